@@ -1,0 +1,246 @@
+"""Options by name: one flat frozen dataclass, checked when made, and the presets.
+
+A user never has to set any of these. Researchers can set every one, from Python
+(``snacs.plan(..., score="l2", allocation="uniform")``) and from the command line, and nothing in
+the library branches on the preset: a preset is only a set of defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from snacs.errors import InputError
+
+SCORES = ("acmi", "mint", "l1", "l2", "l2-activation", "random")
+SCALINGS = (
+    "one",
+    "weights",
+    "weights-squared",
+    "exp-weights",
+    "activations",
+    "weights-activations",
+    "exp-weights-activations",
+)
+ALLOCATIONS = ("svm", "uniform", "global", "manual")
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "samples": ("positions", "pooled"),
+    "score": SCORES,
+    "view": ("child", "layer"),
+    "support": ("full", "edges"),
+    "hash": ("projection", "floor"),
+    "scaling": SCALINGS,
+    "allocation": ALLOCATIONS,
+    "reading": ("absolute", "relative"),
+    "sensitivity": ("absolute", "signed", "minmax"),
+    "granularity": ("connection", "filter"),
+    "ties": ("index", "value"),
+    "budget": ("parameters", "macs"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that may be chosen about a plan. ``Config.preset("default")`` is the start.
+
+    Sampling
+        images : calibration images that are kept, balanced over classes.
+        samples : "positions" (a few random output positions per image) or "pooled" (one spatial
+            mean per image, as the authors do).
+        positions : output positions per image.
+        batch : images per forward pass; fixed, so that results repeat.
+    Scores (``snacs.scores``)
+        score : acmi, mint, l1, l2, l2-activation or random.
+        view : "child" (Y = the kernel's contribution, Z = the rest of the output) or "layer"
+            (Y = filter j, Z = all other filters, hashed).
+        support : "full" sums over all cells with expected mass, "edges" over observed ones.
+        conditional : False drops Z: the unconditional AMI of eq. 1.
+        hash : of a wide Z: "projection" (p-stable) or "floor" (every coordinate, then H2).
+        directions : of the projection; None is ⌊log2(N/10)⌋, as the authors' programs do.
+        width : bin width of X and Z, in mean standard deviations of the layer's outputs (child
+            view) or of its variables (layer view).
+        contribution_width : bin width of Y in the child view, in the same unit.
+        shifts : random bin offsets that are averaged.
+        groups : score this many groups of contiguous filters per side instead of single ones (G).
+        scaling : φ.
+    Limits (``snacs.limits``)
+        allocation : svm, uniform, global (one score threshold) or manual.
+        reading : of the SVM curves; "absolute" accuracy, or "relative" to the unpruned layer.
+        cap : SVM accuracies above this count as this (0.8 in the paper's φ experiments).
+        classes : at most this many classes go into a curve.
+        limits : γ by layer name, with allocation="manual" (others 0).
+        threshold : δ; connections scoring above it stay, whatever the limit.
+        threshold_from : name of the layer whose own limit sets δ.
+    Protection
+        shares : candidate shares of protected filters, tried per layer; empty for none.
+        sensitivity : λ from "absolute", "signed" or "minmax" weights.
+        protect : share by layer name, instead of the search.
+    Selection
+        granularity : "connection" or "filter".
+        ties : "index" (exact counts) or "value" (equal scores go together, as in the paper).
+        silence : mask the BatchNorm of dead filters too.
+    Repair, used by ``prune``
+        repair : least squares on the kept weights.
+        batchnorm : re-estimate BatchNorm statistics where that helps.
+        ridge : of the least squares, relative to the mean diagonal of the Gram matrix.
+    """
+
+    images: int = 1000
+    samples: str = "positions"
+    positions: int = 4
+    batch: int = 100
+
+    score: str = "acmi"
+    view: str = "child"
+    support: str = "full"
+    conditional: bool = True
+    hash: str = "projection"
+    directions: int | None = 4
+    width: float = 0.5
+    contribution_width: float = 0.1
+    shifts: int = 4
+    groups: int | None = None
+    scaling: str = "one"
+
+    allocation: str = "svm"
+    reading: str = "relative"
+    cap: float = 1.0
+    classes: int = 50
+    limits: Mapping[str, float] = field(default_factory=dict)
+    threshold: float | None = None
+    threshold_from: str | None = None
+
+    shares: tuple[float, ...] = (0.1, 0.2)
+    sensitivity: str = "absolute"
+    protect: Mapping[str, float] = field(default_factory=dict)
+
+    granularity: str = "connection"
+    ties: str = "index"
+    silence: bool = True
+
+    repair: bool = True
+    batchnorm: bool = True
+    ridge: float = 1e-3
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if name != "budget":
+                check_choice(name, getattr(self, name), choices)
+        object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
+        for name in ("images", "positions", "batch", "shifts", "classes"):
+            _check_at_least(name, getattr(self, name), 2 if name in ("images", "classes") else 1)
+        for name in ("directions", "groups"):
+            if getattr(self, name) is not None:
+                _check_at_least(name, getattr(self, name), 1)
+        for name in ("width", "contribution_width", "ridge"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InputError(
+                    f"{name!r} must be a positive number. Got {getattr(self, name)!r}."
+                )
+        if not 0 < self.cap <= 1:
+            raise InputError(f"'cap' must lie in (0, 1]. Got {self.cap!r}.")
+        for share in (*self.shares, *self.protect.values()):
+            if not 0 <= share < 1:
+                raise InputError(f"A protected share must lie in [0, 1). Got {share!r}.")
+        for name, limit in self.limits.items():
+            if not 0 <= limit <= 1:
+                raise InputError(f"The limit of layer {name!r} must lie in [0, 1]. Got {limit!r}.")
+        if self.threshold is not None and self.threshold_from is not None:
+            raise InputError("Give 'threshold' or 'threshold_from', not both.")
+        if self.limits and self.allocation != "manual":
+            raise InputError("'limits' needs allocation='manual'.")
+
+    @staticmethod
+    def preset(name: str = "default", **options: Any) -> Config:
+        """A preset with some options changed.
+
+        >>> Config.preset("paper").support
+        'edges'
+        >>> Config.preset("default", score="l2", allocation="uniform").score
+        'l2'
+        """
+        check_choice("preset", name, tuple(PRESETS))
+        known = {f.name for f in fields(Config)}
+        for option in options:
+            if option not in known:
+                raise InputError(f"There is no option {option!r}.{_closest(option, known)}")
+        return replace(PRESETS[name], **options)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON types, for keys and reports."""
+        values = asdict(self)
+        values["shares"] = list(self.shares)
+        values["limits"] = dict(self.limits)
+        values["protect"] = dict(self.protect)
+        return values
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Config:
+        return Config(**dict(values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """How far to prune: a fraction of weights or MACs, or a tolerated loss of SVM accuracy."""
+
+    target: float | None = None
+    tolerance: float | None = None
+    budget: str = "parameters"
+
+    def __post_init__(self) -> None:
+        check_choice("budget", self.budget, _CHOICES["budget"])
+        if self.target is not None and self.tolerance is not None:
+            raise InputError("Give 'target' or 'tolerance', not both.")
+        if self.target is not None and not 0 < self.target < 1:
+            raise InputError(
+                "'target' is the fraction to remove and must lie strictly between 0 and 1, "
+                f"0.7 for 70 %. Got {self.target!r}."
+            )
+        if self.tolerance is not None and not 0 <= self.tolerance < 1:
+            raise InputError(
+                "'tolerance' is the fraction of SVM accuracy that may be lost and must lie in "
+                f"[0, 1), 0.01 for 1 %. Got {self.tolerance!r}."
+            )
+
+
+PRESETS: dict[str, Config] = {
+    "default": Config(),
+    "paper": Config(
+        samples="pooled",
+        support="edges",
+        view="layer",
+        directions=None,
+        width=1.0,
+        shifts=1,
+        scaling="exp-weights",
+        reading="absolute",
+        shares=(0.1, 0.2, 0.3, 0.5),
+        sensitivity="signed",
+        ties="value",
+        silence=False,
+        repair=False,
+        batchnorm=False,
+    ),
+}
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise an error that lists the choices and names the closest one."""
+    if value not in choices:
+        raise InputError(
+            f"{name!r} must be one of {', '.join(choices)}. "
+            f"Got {value!r}.{_closest(str(value), set(choices))}"
+        )
+
+
+def _closest(word: str, words: set[str]) -> str:
+    close = difflib.get_close_matches(word, sorted(words), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _check_at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name!r} must be a whole number of at least {least}. Got {value!r}.")

@@ -1,0 +1,28 @@
+"""Errors that a user can act on.
+
+Every error says what was wrong, where, what was expected and what to do. All derive from
+:class:`SnacsError`, so ``except snacs.SnacsError`` catches what this library raises on purpose;
+anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+
+class SnacsError(Exception):
+    """Base class of every error that snacs raises on purpose."""
+
+
+class InputError(SnacsError, ValueError):
+    """An argument, a batch, a label, a weight or a file from the user cannot be used."""
+
+
+class TargetError(InputError):
+    """The requested size cannot be reached; the message says how far one can go and why."""
+
+
+class ModelError(SnacsError, RuntimeError):
+    """The network itself failed: its forward raised, or its output cannot be read."""
+
+
+class RunFolderError(SnacsError, RuntimeError):
+    """A run folder is foreign, damaged, locked by another process or cannot be written."""

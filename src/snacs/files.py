@@ -1,0 +1,95 @@
+"""Writing files so that a reader sees the old content or the new, never half of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from snacs.errors import InputError, RunFolderError
+
+
+@contextmanager
+def clear_disk_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a forbidden folder into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        reasons = {
+            errno.ENOSPC: "the disk is full: free some space and run the same command again",
+            errno.EDQUOT: "the disk quota is used up: free some space and run again",
+            errno.EACCES: "this folder may not be written: choose another one",
+            errno.EPERM: "this folder may not be written: choose another one",
+            errno.EROFS: "this file system is read-only: choose another folder",
+        }
+        if error.errno not in reasons:
+            raise
+        raise RunFolderError(
+            f"Could not write {path}: {reasons[error.errno]}. Nothing half-written was left."
+        ) from error
+
+
+def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Let ``fill`` write into a fresh sibling folder, then swap it in for ``folder``."""
+    with clear_disk_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            fill(fresh)
+            for file in fresh.rglob("*"):
+                if file.is_file():
+                    _sync(file)
+            fresh.chmod(0o755)
+            if folder.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+                os.replace(folder, old)
+                os.replace(fresh, folder)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.replace(fresh, folder)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file in one step."""
+    with clear_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(fresh).chmod(0o644)
+            os.replace(fresh, path)
+        except BaseException:
+            Path(fresh).unlink(missing_ok=True)
+            raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON in one step, sorted and readable."""
+    write_file(path, (json.dumps(value, indent=1, sort_keys=True) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON that may come from anywhere, with an error that names the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} is not a readable JSON file: {error}") from error
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
