@@ -42,6 +42,25 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise an error that lists the choices and names the closest one."""
+    if value not in choices:
+        raise InputError(
+            f"{name!r} must be one of {', '.join(choices)}. "
+            f"Got {value!r}.{_closest(str(value), set(choices))}"
+        )
+
+
+def _closest(word: str, words: set[str]) -> str:
+    close = difflib.get_close_matches(word, sorted(words), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _check_at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name!r} must be a whole number of at least {least}. Got {value!r}.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that may be chosen about a plan. ``Config.preset("default")`` is the start.
@@ -225,22 +244,3 @@ PRESETS: dict[str, Config] = {
         batchnorm=False,
     ),
 }
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise an error that lists the choices and names the closest one."""
-    if value not in choices:
-        raise InputError(
-            f"{name!r} must be one of {', '.join(choices)}. "
-            f"Got {value!r}.{_closest(str(value), set(choices))}"
-        )
-
-
-def _closest(word: str, words: set[str]) -> str:
-    close = difflib.get_close_matches(word, sorted(words), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def _check_at_least(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name!r} must be a whole number of at least {least}. Got {value!r}.")
