@@ -68,7 +68,7 @@ def test_a_damaged_stage_is_named_and_not_used(tmp_path, damage):
         (folder / "stage.json").write_text("{")
     else:
         (folder / "stage.json").unlink()
-    with Run(tmp_path / "run") as run, pytest.raises(RunFolderError, match="damaged.*Remove"):
+    with Run(tmp_path / "run") as run, pytest.raises(RunFolderError, match=r"damaged.*Remove"):
         run.has("stage", "key")
 
 

@@ -1,0 +1,363 @@
+"""``plan`` and ``prune``: what the public API does, in order. No maths, no argument parsing."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from snacs.config import Config, Goal
+from snacs.errors import InputError
+from snacs.files import read_json, write_json
+from snacs.network import masking
+from snacs.network.batches import Forward, tensors_of
+from snacs.network.calibration import Calibration, gather
+from snacs.network.cost import Accuracy, accuracy
+from snacs.network.layers import Ignore, find_structure
+from snacs.network.repair import RepairReport, repair_ as repair_network_
+from snacs.planning import Job, make_plan, plan_key
+from snacs.plans import Plan
+from snacs.reporting.progress import Watch, watching
+from snacs.store import Run, key_of
+from snacs.training import History, Recipe, train_
+
+Images = Iterable[Any]
+Folder = str | os.PathLike[str]
+
+
+class Pruned(NamedTuple):
+    """What :func:`prune` returns: ``small, plan = snacs.prune(...)[:2]`` or by name.
+
+    ``accuracy`` holds the accuracy on ``test=`` before and after each step; ``history`` the
+    epochs of retraining. Both are empty where nothing was asked for.
+    """
+
+    model: nn.Module
+    plan: Plan
+    repair: RepairReport | None
+    accuracy: dict[str, Accuracy]
+    history: History | None
+
+
+def plan(
+    model: nn.Module,
+    images: Images,
+    *,
+    target: float | None = None,
+    tolerance: float | None = None,
+    budget: str = "parameters",
+    preset: str = "default",
+    forward: Forward | None = None,
+    ignore: Sequence[Ignore] = (),
+    run: Folder | Run | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: bool | Watch | None = None,
+    **options: Any,
+) -> Plan:
+    """Decide which connections go. Never touches the model.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Any trained network. It is read in eval mode; its own mode is restored.
+    images : iterable of batches
+        ``(x, y)`` pairs, or ``x`` alone: then the network's own predictions serve as labels.
+        At most ``images=1000`` of them (balanced over classes) are kept.
+    target : float
+        Fraction of all Conv + Linear weights to remove, in (0, 1).
+    tolerance : float
+        Instead of a target: the fraction of SVM accuracy that each layer may lose.
+    budget : "parameters" or "macs"
+        What the target counts.
+    preset : "default" or "paper"
+        Where the options start from; ``**options`` changes any of :class:`snacs.Config`.
+    forward : function of model and batch
+        For networks with several inputs or unusual outputs; returns class scores.
+    ignore : names, patterns or module types
+        Layers that are not to be pruned.
+    run : folder
+        Keeps every stage, so that the same call resumes after an interruption.
+    jobs : int
+        Worker processes; by default one per core where the work is worth it.
+    progress : bool or function
+        None shows bars in a terminal only.
+
+    Returns
+    -------
+    Plan
+    """
+    goal = Goal(target=target, tolerance=tolerance, budget=budget)
+    config = Config.preset(preset, **options)
+    _check_aim(goal, config)
+    with _opened(run) as folder, watching(progress) as watch:
+        job = _job(model, images, goal, config, folder, watch, forward, ignore, seed, jobs)
+        return make_plan(job)
+
+
+def prune(
+    model: nn.Module,
+    images: Images,
+    *,
+    target: float | None = None,
+    tolerance: float | None = None,
+    budget: str = "parameters",
+    preset: str = "default",
+    forward: Forward | None = None,
+    ignore: Sequence[Ignore] = (),
+    bn_images: Images | None = None,
+    train: Any = None,
+    recipe: Recipe | str | None = None,
+    validation: Images | None = None,
+    test: Images | None = None,
+    run: Folder | Run | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    progress: bool | Watch | None = None,
+    **options: Any,
+) -> Pruned:
+    """Plan, mask, repair and (with ``train=``) retrain a copy of the network.
+
+    Takes what :func:`plan` takes, and besides:
+
+    Parameters
+    ----------
+    bn_images : iterable of batches
+        Augmented images for the BatchNorm statistics; they need no labels.
+    train : iterable of batches, or function of the epoch that returns one
+        Training images for one retraining pass; none, and there is no retraining.
+    recipe : Recipe or name
+        How to retrain; ``snacs.RECIPES`` lists the names.
+    validation : iterable of batches
+        Chooses the best epoch; without it the last epoch is the result.
+    test : iterable of batches
+        Measures accuracy before and after each step; never used for a choice.
+
+    Returns
+    -------
+    Pruned
+        ``model`` is a masked copy: the masks hold through any training loop,
+        :func:`snacs.bake_` makes them permanent.
+    """
+    goal = Goal(target=target, tolerance=tolerance, budget=budget)
+    config = Config.preset(preset, **options)
+    _check_aim(goal, config)
+    with _opened(run) as folder, watching(progress) as watch:
+        job = _job(model, images, goal, config, folder, watch, forward, ignore, seed, jobs)
+        made = make_plan(job)
+        meter = _Meter(folder, test, watch, forward)
+        meter.measure("dense", key_of(model=job.facts["model"]), model)
+        pruned = copy.deepcopy(model)
+        apply_(pruned, made)
+        key = plan_key(job)
+        if config.repair or config.batchnorm:
+            meter.measure("pruned", key, pruned)
+        report = _repaired_(job, made, pruned, bn_images)
+        key = key_of(plan=key, bn=_digest_of(bn_images) if bn_images is not None else None)
+        meter.measure("repaired" if report else "pruned", key, pruned)
+        history = None
+        if train is not None:
+            history = train_(
+                pruned,
+                train,
+                recipe=recipe or "short",
+                validation=validation,
+                folder=folder.folder / "training",
+                seed=seed,
+                forward=forward,
+                progress=watch,
+            )
+            meter.measure("retrained", key_of(repaired=key, epochs=asdict(history)), pruned)
+        return Pruned(pruned, made, report, meter.seen, history)
+
+
+def apply_(model: nn.Module, plan: Plan) -> list[str]:
+    """Put the plan's masks on the model, as parametrizations; returns what could not be silenced.
+
+    The dense weights stay underneath: :func:`snacs.remove_` brings them back,
+    :func:`snacs.bake_` makes the zeros permanent.
+    """
+    return masking.apply_(
+        model, plan.masks, structure=plan.structure, silence=plan.config.silence
+    )
+
+
+def repair_(
+    model: nn.Module,
+    images: Images,
+    *,
+    forward: Forward | None = None,
+    dense: nn.Module | None = None,
+    bn_images: Images | None = None,
+    count: int = 1000,
+    seed: int = 0,
+    progress: bool | Watch | None = None,
+    **options: Any,
+) -> RepairReport:
+    """Solve a masked model's kept weights by least squares, then its BatchNorm statistics.
+
+    No labels and no gradients: every layer is made to return what the dense network returns. The
+    dense weights are still there under the masks; after training, pass ``dense=``.
+    """
+    config = Config.preset("default", **options)
+    with watching(progress) as watch:
+        calibration = gather(
+            images, model, count=count, batch=config.batch, seed=seed, forward=forward
+        )
+        structure = find_structure(model, calibration.example, forward=forward)
+        return repair_network_(
+            model,
+            calibration.batches,
+            structure=structure,
+            forward=forward,
+            dense=dense,
+            ridge=config.ridge,
+            least_squares=config.repair,
+            batchnorm=config.batchnorm,
+            bn_images=bn_images,
+            progress=watch,
+        )
+
+
+def _check_aim(goal: Goal, config: Config) -> None:
+    free = config.allocation == "manual" or config.threshold is not None
+    if goal.target is None and goal.tolerance is None and not free:
+        raise InputError(
+            "Say how far to prune: target=0.7 removes 70 % of the weights, tolerance=0.01 what "
+            "costs each layer at most 1 % of its SVM accuracy."
+        )
+
+
+def _opened(run: Folder | Run | None) -> Run:
+    return run if isinstance(run, Run) else Run(run)
+
+
+def _job(
+    model: nn.Module,
+    images: Images,
+    goal: Goal,
+    config: Config,
+    run: Run,
+    watch: Watch,
+    forward: Forward | None,
+    ignore: Sequence[Ignore],
+    seed: int,
+    jobs: int | None,
+) -> Job:
+    calibration = gather(
+        images,
+        model,
+        count=config.images,
+        batch=config.batch,
+        seed=seed,
+        forward=forward,
+        progress=lambda done, total: watch("images", done, total),
+    )
+    structure = find_structure(model, calibration.example, forward=forward, ignore=ignore)
+    facts = {
+        "model": fingerprint(model.state_dict()),
+        "images": calibration.digest,
+        "versions": versions(),
+        "threads": torch.get_num_threads(),
+    }
+    return Job(
+        model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts
+    )
+
+
+def _repaired_(
+    job: Job, made: Plan, model: nn.Module, bn_images: Images | None
+) -> RepairReport | None:
+    """Repair the masked model, or read the repaired weights from the run folder."""
+    config = job.config
+    if not (config.repair or config.batchnorm):
+        return None
+    key = key_of(plan=plan_key(job), bn=_digest_of(bn_images) if bn_images is not None else None)
+
+    def fill(folder: Path) -> None:
+        report = repair_network_(
+            model,
+            job.calibration.batches,
+            structure=made.structure,
+            forward=job.forward,
+            ridge=config.ridge,
+            least_squares=config.repair,
+            batchnorm=config.batchnorm,
+            bn_images=bn_images,
+            progress=job.watch,
+        )
+        save_file(_plain(model.state_dict()), folder / "masked.safetensors")
+        write_json(folder / "repair.json", asdict(report))
+
+    folder = job.run.once("repaired", key, fill)
+    model.load_state_dict(load_file(folder / "masked.safetensors"))
+    return RepairReport.from_dict(read_json(folder / "repair.json"))
+
+
+@dataclass
+class _Meter:
+    """Measures accuracy once per set of weights and keeps it in the run folder."""
+
+    run: Run
+    images: Images | None
+    watch: Watch
+    forward: Forward | None
+
+    def __post_init__(self) -> None:
+        self.seen: dict[str, Accuracy] = {}
+        self._digest = _digest_of(self.images) if self.images is not None else ""
+
+    def measure(self, name: str, key: str, model: nn.Module) -> None:
+        if self.images is None:
+            return
+        images = self.images
+
+        def fill(folder: Path) -> None:
+            found = accuracy(
+                model,
+                images,
+                forward=self.forward,
+                progress=lambda done, total: self.watch(f"test {name}", done, total),
+            )
+            write_json(folder / "accuracy.json", asdict(found))
+
+        folder = self.run.once(f"accuracy/{name}", key_of(weights=key, test=self._digest), fill)
+        self.seen[name] = Accuracy(**read_json(folder / "accuracy.json"))
+
+
+def fingerprint(state: dict[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and values of a state dict."""
+    digest = hashlib.sha256()
+    for name, tensor in state.items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """What a result was made with."""
+    names = ("snacs", "torch", "numpy", "scikit-learn", "numba")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def _digest_of(images: Images) -> str:
+    digest = hashlib.sha256()
+    for batch in images:
+        for tensor in tensors_of(batch):
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _plain(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors that own their memory: safetensors refuses shared ones."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
