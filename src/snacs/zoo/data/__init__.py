@@ -1,0 +1,1 @@
+"""Data sets as :class:`~snacs.zoo.data.images.Images`."""
