@@ -1,3 +1,78 @@
-"""snacs: prune a PyTorch network by what its connections carry."""
+"""snacs: prune a PyTorch network by what its connections carry.
+
+>>> import snacs
+>>> sorted(snacs.PRESETS)
+['default', 'paper']
+
+The verbs are :func:`plan`, :func:`prune`, :func:`apply_`, :func:`remove_`, :func:`bake_`,
+:func:`repair_` and :func:`retrain_`. Names are imported when they are first used, so that
+``import snacs`` costs nothing and worker processes need no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Config": "snacs.config",
+    "Goal": "snacs.config",
+    "PRESETS": "snacs.config",
+    "InputError": "snacs.errors",
+    "ModelError": "snacs.errors",
+    "Plan": "snacs.plans",
+    "Pruned": "snacs.pipeline",
+    "RECIPES": "snacs.training",
+    "Recipe": "snacs.training",
+    "RunFolderError": "snacs.errors",
+    "SnacsError": "snacs.errors",
+    "TargetError": "snacs.errors",
+    "accuracy": "snacs.network.cost",
+    "apply_": "snacs.pipeline",
+    "bake_": "snacs.network.masking",
+    "cost": "snacs.network.cost",
+    "find_structure": "snacs.network.layers",
+    "plan": "snacs.pipeline",
+    "prune": "snacs.pipeline",
+    "remove_": "snacs.network.masking",
+    "repair_": "snacs.pipeline",
+    "retrain_": "snacs.pipeline",
+}
+
+__all__ = ["__version__", *sorted(_PLACES)]
+
+if TYPE_CHECKING:
+    from snacs.config import PRESETS as PRESETS
+    from snacs.config import Config as Config
+    from snacs.config import Goal as Goal
+    from snacs.errors import InputError as InputError
+    from snacs.errors import ModelError as ModelError
+    from snacs.errors import RunFolderError as RunFolderError
+    from snacs.errors import SnacsError as SnacsError
+    from snacs.errors import TargetError as TargetError
+    from snacs.network.cost import accuracy as accuracy
+    from snacs.network.cost import cost as cost
+    from snacs.network.layers import find_structure as find_structure
+    from snacs.network.masking import bake_ as bake_
+    from snacs.network.masking import remove_ as remove_
+    from snacs.pipeline import Pruned as Pruned
+    from snacs.pipeline import apply_ as apply_
+    from snacs.pipeline import plan as plan
+    from snacs.pipeline import prune as prune
+    from snacs.pipeline import repair_ as repair_
+    from snacs.pipeline import retrain_ as retrain_
+    from snacs.plans import Plan as Plan
+    from snacs.training import RECIPES as RECIPES
+    from snacs.training import Recipe as Recipe
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'snacs' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

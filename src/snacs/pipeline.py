@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -35,11 +35,12 @@ Images = Iterable[Any]
 Folder = str | os.PathLike[str]
 
 
-class Pruned(NamedTuple):
-    """What :func:`prune` returns: ``small, plan = snacs.prune(...)[:2]`` or by name.
+@dataclass(frozen=True, eq=False)
+class Pruned:
+    """What :func:`prune` returns: the masked, repaired network and how it came about.
 
-    ``accuracy`` holds the accuracy on ``test=`` before and after each step; ``history`` the
-    epochs of retraining. Both are empty where nothing was asked for.
+    ``accuracy`` holds the accuracy on ``test=`` before and after each step, ``history`` the epochs
+    of retraining, ``notes`` what could not be done. Each is empty where nothing was asked for.
     """
 
     model: nn.Module
@@ -47,6 +48,7 @@ class Pruned(NamedTuple):
     repair: RepairReport | None
     accuracy: dict[str, Accuracy]
     history: History | None
+    notes: tuple[str, ...]
 
 
 def plan(
@@ -158,7 +160,7 @@ def prune(
         meter = _Meter(folder, test, watch, forward)
         meter.measure("dense", key_of(model=job.facts["model"]), model)
         pruned = copy.deepcopy(model)
-        apply_(pruned, made)
+        notes = apply_(pruned, made)
         key = plan_key(job)
         if config.repair or config.batchnorm:
             meter.measure("pruned", key, pruned)
@@ -178,7 +180,7 @@ def prune(
                 progress=watch,
             )
             meter.measure("retrained", key_of(repaired=key, epochs=asdict(history)), pruned)
-        return Pruned(pruned, made, report, meter.seen, history)
+        return Pruned(pruned, made, report, meter.seen, history, (*made.notes, *notes))
 
 
 def apply_(model: nn.Module, plan: Plan) -> list[str]:
@@ -187,9 +189,38 @@ def apply_(model: nn.Module, plan: Plan) -> list[str]:
     The dense weights stay underneath: :func:`snacs.remove_` brings them back,
     :func:`snacs.bake_` makes the zeros permanent.
     """
-    return masking.apply_(
-        model, plan.masks, structure=plan.structure, silence=plan.config.silence
-    )
+    return masking.apply_(model, plan.masks, structure=plan.structure, silence=plan.config.silence)
+
+
+def retrain_(
+    model: nn.Module,
+    train: Any,
+    *,
+    validation: Images | None = None,
+    recipe: Recipe | str = "short",
+    teacher: nn.Module | None = None,
+    folder: Folder | None = None,
+    seed: int = 0,
+    forward: Forward | None = None,
+    progress: bool | Watch | None = None,
+) -> History:
+    """Train a (masked) model in place: one explicit loop, or write your own.
+
+    ``train`` is a re-iterable of batches or a function of the epoch that returns one; ``folder``
+    keeps a checkpoint per epoch, and the same call goes on from the last of them.
+    """
+    with watching(progress) as watch:
+        return train_(
+            model,
+            train,
+            recipe=recipe,
+            validation=validation,
+            teacher=teacher,
+            folder=Path(folder) if folder is not None else None,
+            seed=seed,
+            forward=forward,
+            progress=watch,
+        )
 
 
 def repair_(
@@ -270,9 +301,7 @@ def _job(
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }
-    return Job(
-        model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts
-    )
+    return Job(model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts)
 
 
 def _repaired_(
@@ -354,7 +383,9 @@ def _digest_of(images: Images) -> str:
     digest = hashlib.sha256()
     for batch in images:
         for tensor in tensors_of(batch):
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+            digest.update(
+                tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+            )
     return digest.hexdigest()
 
 

@@ -73,6 +73,7 @@ class Job:
     jobs: int | None
     forward: Forward | None
     facts: Mapping[str, Any]
+    place: str = "plan"
 
     def key(self, *options: str, **more: Any) -> str:
         """A key of the model, the images, the seed and the named options."""
@@ -90,13 +91,13 @@ class Job:
 def make_plan(job: Job) -> Plan:
     """Run all stages of a plan, or read those that are there."""
     key = plan_key(job)
-    if job.run.has("plan", key):
-        return Plan.load(job.run.folder / "plan")
+    if job.run.has(job.place, key):
+        return Plan.load(job.run.folder / job.place)
     evidence = gather_all(job)
     scores = score_all(job, evidence)
     curves, rows = curves_all(job, evidence, scores)
     plan = decide(job, scores, curves, rows)
-    job.run.once("plan", key, plan.write_into)
+    job.run.once(job.place, key, plan.write_into)
     return plan
 
 
@@ -120,7 +121,8 @@ def gather_all(job: Job) -> dict[str, Evidence]:
             progress=lambda done, total: job.watch("evidence", done, total),
         )
 
-    folder = job.run.once("evidence", job.key(*EVIDENCE_OPTIONS), fill)
+    key = job.key(*EVIDENCE_OPTIONS)
+    folder = job.run.once(f"evidence/{key[:12]}", key, fill)
     return load_evidence(folder, job.structure)
 
 
@@ -278,7 +280,9 @@ def _candidates(job: Job, layer: Layer) -> list[tuple[float, BoolArray]]:
     shares = (
         (job.config.protect[layer.name],)
         if layer.name in job.config.protect
-        else () if job.config.protect else job.config.shares
+        else ()
+        if job.config.protect
+        else job.config.shares
     )
     readers = [job.structure[name] for name in layer.consumers]
     importance = sensitivity(
@@ -301,7 +305,7 @@ def _per_layer(
 ) -> dict[str, T]:
     """Run a function for every prunable layer that has no result with this key yet."""
     places = {
-        layer.name: f"{stage}/{slug(index, layer.name)}"
+        layer.name: f"{stage}/{key[:12]}/{slug(index, layer.name)}"
         for index, layer in enumerate(job.structure.prunable)
     }
     missing = [p for p in job.structure.prunable if not job.run.has(places[p.name], key)]
