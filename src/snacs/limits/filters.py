@@ -1,0 +1,177 @@
+"""Allocation by whole filters: coupled streams go together.
+
+Streams (:mod:`snacs.streams`) go in one fixed order, so what goes for a low target also goes for
+a higher one. The order comes from the same ladders as for connections: a stream may go from the
+step on at which *every* layer it runs through may lose that many of its filters, lower scores
+first. Removing a stream takes the rows of its filters and, in prunable layers that read it, the
+columns: the channel is silent, so they carry nothing, and counting them is what the masks and a
+compacted network really save. Columns of kept layers are not touched and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from snacs.config import Config, Goal
+from snacs.connections import most_prunable
+from snacs.limits.ladders import Ladder, ScoreThreshold, last_step, make_ladder
+from snacs.limits.task import Allocation, Task, check_all, make_task, needed, unit_of, unreachable
+from snacs.streams import Stream, filter_scores, streams
+from snacs.values import BoolArray, Curve, FloatArray, Layer, Structure
+
+
+def allocate_filters(
+    structure: Structure,
+    scores: Mapping[str, FloatArray],
+    curves: Mapping[str, Curve],
+    protected: Mapping[str, BoolArray],
+    *,
+    goal: Goal,
+    config: Config,
+) -> Allocation:
+    """As :func:`snacs.limits.allocate.allocate`, by whole streams of filters.
+
+    A stream with a protected filter is kept, like those that :func:`snacs.streams.streams` keeps.
+    The target is met by the first stream that reaches it, so it is exceeded by less than one
+    stream. A stream whose removal would leave a layer with less than 1 % of its connections, or a
+    filter without input, is passed over.
+
+    Curves should be measured with :func:`snacs.streams.filter_scores`, so that they too speak of
+    whole filters.
+    """
+    check_all(structure, scores, protected)
+    shared = filter_scores(
+        structure, {layer.name: scores[layer.name] for layer in structure.prunable}
+    )
+    flow = [_hold(stream, protected) for stream in streams(structure)]
+    fixed = _fixed_rows(structure, flow)
+    task = _whole_rows(make_task(structure, shared, fixed, goal.budget))
+    ladder = make_ladder(task, curves, config)
+    holder = ScoreThreshold(task, config)
+    last = last_step(ladder, goal)
+    wanted = None if goal.target is None else needed(task, goal.target)
+    body = Body(structure, goal.budget)
+    step = 0
+    for first_step, stream in _queue(task, ladder, holder, flow, shared):
+        if first_step > last or (wanted is not None and body.gone >= wanted):
+            break
+        if body.remove(stream):
+            step = first_step
+    if wanted is not None and body.gone < wanted:
+        why = ("filters go as whole streams, none of which may leave a layer without input",)
+        raise unreachable(task, goal, config, body.gone / task.total, why)
+    step = last if wanted is None else step
+    return Allocation(
+        counts={name: body.masked(name) for name in body.rows},
+        limits={name: float(1.0 - rows.mean()) for name, rows in body.rows.items()},
+        threshold=ladder.threshold(step),
+        delta=holder.in_force(ladder, step),
+        reached=body.gone / task.total,
+        removed={name: ~rows for name, rows in body.rows.items()},
+    )
+
+
+class Body:
+    """The prunable layers while streams leave them: live rows, live channels, what is gone."""
+
+    def __init__(self, structure: Structure, budget: str) -> None:
+        self._layers = {layer.name: layer for layer in structure.prunable}
+        self.rows = {name: np.ones(layer.c_out, bool) for name, layer in self._layers.items()}
+        self._channels = {
+            name: np.ones(layer.channels, bool) for name, layer in self._layers.items()
+        }
+        self._units = {name: unit_of(layer, budget) for name, layer in self._layers.items()}
+        self._kept = {name: layer.connections for name, layer in self._layers.items()}
+        self.gone = 0
+
+    def masked(self, name: str) -> int:
+        """Connections of a layer that are gone: dead rows and dead columns."""
+        return self._layers[name].connections - self._kept[name]
+
+    def remove(self, stream: Stream) -> bool:
+        """Remove a stream, unless that breaks a floor; whether it was removed."""
+        touched = {name for name, _ in (*stream.members, *stream.readers) if name in self._layers}
+        self._set(stream, live=False)
+        kept = {name: self._count(self._layers[name]) for name in touched}
+        if any(
+            left is None
+            or left < self._layers[name].connections - most_prunable(self._layers[name].connections)
+            for name, left in kept.items()
+        ):
+            self._set(stream, live=True)
+            return False
+        for name, left in kept.items():
+            self.gone += (self._kept[name] - int(left or 0)) * self._units[name]
+            self._kept[name] = int(left or 0)
+        return True
+
+    def _set(self, stream: Stream, *, live: bool) -> None:
+        for name, index in stream.members:
+            self.rows[name][index] = live
+        for name, channel in stream.readers:
+            if name in self._layers:
+                self._channels[name][channel] = live
+
+    def _count(self, layer: Layer) -> int | None:
+        """Kept connections; None if a live filter has no live input left."""
+        rows = self.rows[layer.name].reshape(layer.groups, -1).sum(axis=1)
+        columns = self._channels[layer.name].reshape(layer.groups, -1).sum(axis=1)
+        if ((rows > 0) & (columns == 0)).any():
+            return None
+        return int(np.dot(rows, columns))
+
+
+def _hold(stream: Stream, protected: Mapping[str, BoolArray]) -> Stream:
+    """The stream, kept if one of its filters is protected."""
+    if stream.kept_because is None and any(
+        name in protected and protected[name][index] for name, index in stream.members
+    ):
+        return replace(stream, kept_because="one of its filters is protected")
+    return stream
+
+
+def _fixed_rows(structure: Structure, flow: list[Stream]) -> dict[str, BoolArray]:
+    """(c_out,) filters of prunable layers whose stream is kept."""
+    fixed = {layer.name: np.zeros(layer.c_out, dtype=bool) for layer in structure.prunable}
+    for stream in flow:
+        if stream.kept_because is not None:
+            for name, index in stream.members:
+                if name in fixed:
+                    fixed[name][index] = True
+    return fixed
+
+
+def _whole_rows(task: Task) -> Task:
+    """Caps rounded down to whole filters."""
+    widths = np.array([layer.c_in for layer in task.layers], dtype=np.int64)
+    return replace(task, caps=task.caps // widths * widths)
+
+
+def _queue(
+    task: Task,
+    ladder: Ladder,
+    holder: ScoreThreshold,
+    flow: list[Stream],
+    scores: Mapping[str, FloatArray],
+) -> list[tuple[int, Stream]]:
+    """Streams that may go, with the ladder step from which on they may, in the order they go."""
+    ranked = sorted(
+        (float(scores[stream.members[0][0]][stream.members[0][1], 0]), place, stream)
+        for place, stream in enumerate(flow)
+        if stream.kept_because is None
+    )
+    index = {layer.name: place for place, layer in enumerate(task.layers)}
+    taken = dict.fromkeys(index, 0)
+    entries: list[tuple[int, float, int, Stream]] = []
+    for score, place, stream in ranked:
+        first = holder.first_step(ladder, score)
+        for name, _ in stream.members:
+            taken[name] += task.layers[index[name]].c_in
+        for name in {name for name, _ in stream.members}:
+            first = max(first, ladder.first_step(index[name], taken[name]))
+        entries.append((first, score, place, stream))
+    entries.sort(key=lambda entry: entry[:3])
+    return [(first, stream) for first, _, _, stream in entries if first <= ladder.steps]
