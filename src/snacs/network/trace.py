@@ -1,0 +1,108 @@
+"""Who feeds whom: one real forward pass of any ``nn.Module``, watched function by function.
+
+The pass runs under a :class:`torch.overrides.TorchFunctionMode`, so that functional code is seen as
+well as modules, and nothing has to be symbolically traceable. Each tensor is tagged with the
+filters that reach it (:mod:`snacs.network.sources`); convolution and linear modules start new
+sources; every other function hands them on by a rule (:mod:`snacs.network.rules`) or blends them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from snacs.network.batches import Forward, evaluating, move, run, size_of, tensors_of
+from snacs.network.sources import INPUT, NOTHING, Origins, layers_in, segments, uniform
+from snacs.network.watch import (
+    ADDITIONS,
+    KINDS,
+    NORMS,
+    Seen,
+    Watcher,
+    is_addition,
+    kind_of,
+    merged,
+    weight_shape,
+)
+from snacs.values import Norm, Segment, Sum
+
+__all__ = [
+    "ADDITIONS",
+    "KINDS",
+    "NORMS",
+    "Seen",
+    "Trace",
+    "is_addition",
+    "kind_of",
+    "trace",
+    "weight_shape",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Everything one pass revealed; :mod:`snacs.network.layers` decides what follows from it."""
+
+    layers: tuple[Seen, ...]
+    norms: tuple[Norm, ...]
+    sums: tuple[Sum, ...]
+    outputs: tuple[Segment, ...]
+    heads: tuple[frozenset[str], ...]
+    """For every output tensor the layers that reach it without passing another one."""
+    called: frozenset[str]
+    borrowed: frozenset[str]
+    """Layers whose weight was used outside their own forward."""
+    images: int
+
+
+def trace(model: nn.Module, batch: Any, *, forward: Forward | None = None) -> Trace:
+    """Watch one forward pass in eval mode; hooks are gone and modes restored afterwards."""
+    watcher = Watcher(model)
+    try:
+        watcher.attach()
+        with evaluating(model):
+            batch = move(batch, model)
+            for tensor in tensors_of(batch):
+                watcher.tag(tensor, uniform(frozenset({INPUT}), tensor.ndim))
+            with watcher:
+                result = run(model, batch, forward)
+        return _finish(watcher, result, size_of(batch))
+    finally:
+        watcher.detach()
+
+
+def _finish(watcher: Watcher, result: Any, images: int) -> Trace:
+    outputs = list(tensors_of(result)) or list(tensors_of(getattr(result, "__dict__", None)))
+    columns = [_output_columns(watcher, tensor) for tensor in outputs]
+    found = [segments(each) for each in columns]
+    for each in columns:
+        blurred = {name for origins in each for name, index in origins if index < 0}
+        for name in sorted(blurred & set(watcher.seen)):
+            found.append((Segment(name, 0, 0, watcher.seen[name].c_out),))
+    return Trace(
+        layers=tuple(watcher.seen.values()),
+        norms=tuple(_norm(name, *seen) for name, seen in watcher.norms.items()),
+        sums=tuple(watcher.sums),
+        outputs=merged(found),
+        heads=tuple(frozenset(layers_in(each)) for each in columns),
+        called=frozenset(watcher.called),
+        borrowed=frozenset(watcher.borrowed),
+        images=images,
+    )
+
+
+def _output_columns(watcher: Watcher, tensor: Tensor) -> list[Origins]:
+    tag = watcher.tag_of(tensor) or uniform(NOTHING, tensor.ndim)
+    if not tensor.ndim:
+        return list(tag.origins)
+    varying = [dim for dim, size in enumerate(tag.labels.shape) if size > 1]
+    return watcher.columns(tensor, varying[0] if len(varying) == 1 else min(1, tensor.ndim - 1))
+
+
+def _norm(name: str, module: nn.Module, calls: list[list[Origins]]) -> Norm:
+    bases = (base for base in type(module).__mro__ if base.__module__.startswith("torch.nn."))
+    feeds = merged(segments(columns) for columns in calls)
+    affine = getattr(module, "weight", None) is not None
+    return Norm(name, next(bases).__name__, len(calls[0]), feeds, affine)
