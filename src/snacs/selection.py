@@ -132,7 +132,8 @@ class _Path:
                 live[layer.name] = np.ones(layer.c_out, dtype=bool)
                 continue
             reach[layer.name] = channels[layer.channel_of()]
-            live[layer.name] = (self._keep[layer.name] & reach[layer.name]).any(axis=1)
+            through = self._keep[layer.name] & reach[layer.name]
+            live[layer.name] = np.asarray(through.any(axis=1))
             if not live[layer.name].any() and reach[layer.name].any():
                 self._swap(layer, reach[layer.name])
                 return True
