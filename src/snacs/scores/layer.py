@@ -1,0 +1,277 @@
+"""The layer view of the paper: Y is an input filter, Z all other inputs of the layer, hashed.
+
+For a connection (i, j): X = output filter i, Y = input filter j, Z = all other input filters (of
+the same group, in a grouped convolution).
+
+**One width for a layer.** The relative scale of a layer's inputs and outputs is a convention (a
+BatchNorm away from any other), so each side is measured in its own unit, the mean over its filters
+of their standard deviation; in these units one width ε = ``config.width`` serves X, Y and Z. Within
+a side loud filters thus spread over more bins than quiet ones.
+
+**Z.** ``hash="projection"``: S = R · inputs with ``config.directions`` Gaussian directions, each
+scaled so that its projection of all inputs has a standard deviation of one unit; leaving out filter
+j is the rank-1 update S − R_j y_j, so all filters share one projection. ``hash="floor"``: every
+coordinate is floored and the vector hashed onto {1..F} (``hashing.Buckets``); leaving out filter j
+takes one term out of a sum.
+
+**Groups.** X and Y are vectors of contiguous filters, hashed as ``hashing.VectorHash`` says; Z is
+what is left without Y's group.
+
+Memory: outputs, inputs and their codes (12 bytes per filter and sample, 13 per output), and per
+thread a few numbers per sample plus what ``kernels_layer`` states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from snacs.config import Config
+from snacs.scores.grouping import Block, blocks_of, group_norms
+from snacs.scores.hashing import (
+    PRIME,
+    Buckets,
+    VectorHash,
+    bin_codes,
+    direction_count,
+    draw_directions,
+    draw_shifts,
+)
+from snacs.scores.kernels import bin_squares, number_codes, number_keys, sort_cells
+from snacs.scores.kernels_layer import (
+    PLANE_BINS,
+    code_without,
+    number_rows,
+    sum_children,
+    sum_rows,
+)
+from snacs.scores.occupancy import MEASURES, occupancy_of
+from snacs.scores.parallel import map_threads
+from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
+from snacs.values import Evidence
+
+Numbers = tuple[NDArray[np.int32], int]
+Rest = Callable[[slice], Numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The groups of one side in bins.
+
+    ``numbers`` (groups, N) are dense, ``bins`` (groups,) says how many each has; ``squares``
+    (groups, bins) are the squared norms of the bin means, where φ asks for them.
+    """
+
+    numbers: NDArray[np.int32]
+    bins: NDArray[np.int64]
+    squares: NDArray[np.float64]
+
+
+def score_layer(
+    evidence: Evidence, config: Config, rng: np.random.Generator, threads: int
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """ACMI of every connection in the layer view, (c_out, c_in), and the occupancy of its cells.
+
+    A layer whose inputs or outputs are all constant scores 0 everywhere.
+    """
+    layer = evidence.layer
+    scores = np.zeros((layer.c_out, layer.c_in))
+    unit_in, unit_out = mean_deviation(evidence.inputs), mean_deviation(evidence.outputs)
+    shifts = draw_shifts(rng, config.shifts)
+    if unit_in == 0 or unit_out == 0:
+        return scores, {}
+    blocks = blocks_of(layer, config.groups)
+    terms = scaling_terms(config.scaling, group_norms(evidence.weight, blocks))
+    inputs = _in_bins(evidence.inputs, unit_in * config.width)
+    outputs = _in_bins(evidence.outputs, unit_out * config.width)
+    found = np.zeros(MEASURES)
+    for block in blocks:
+        view = _View.draw(evidence, config, rng, block, terms, inputs, outputs)
+        for shift in shifts:
+            for columns, values in zip(
+                block.columns, view.score(shift, found, threads=threads), strict=True
+            ):
+                for rows, value in zip(block.rows, values, strict=True):
+                    scores[rows, columns] += value / config.shifts
+    pairs = config.shifts * sum(len(block.columns) for block in blocks)
+    occupancy = occupancy_of(found, pairs=pairs, samples=len(evidence.inputs))
+    return terms.factor * scores, occupancy
+
+
+def mean_deviation(values: NDArray[np.floating[Any]]) -> float:
+    """A side's unit: the mean over filters of their standard deviation."""
+    return float(values.std(axis=0, dtype=np.float64).mean())
+
+
+def _in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
+    """(filters, N), measured in bin widths."""
+    return np.ascontiguousarray(values.T / width, dtype=np.float32)
+
+
+def project_inputs(
+    inputs: NDArray[np.float32], directions: NDArray[np.float64], width: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """S = R · inputs (directions, N) and R^T (inputs, directions), scaled to deviations of 1/width.
+
+    A direction along which nothing varies becomes 0.
+    """
+    # einsum, not a BLAS product: the bits must not depend on BLAS threads.
+    projection = np.einsum("kc,cn->kn", directions, inputs.astype(np.float64))
+    deviation = projection.std(axis=1)
+    scale = np.divide(1 / width, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+    scaled = (directions * scale[:, None]).T
+    return (projection * scale[:, None]).astype(np.float32), scaled.astype(np.float32, order="C")
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """One convolution group: its filters in bin widths, and the hashes drawn for it."""
+
+    config: Config
+    block: Block
+    terms: ScalingTerms
+    raw_inputs: NDArray[np.float32]
+    raw_outputs: NDArray[np.float32]
+    inputs: NDArray[np.float32]
+    outputs: NDArray[np.float32]
+    group_hash: VectorHash
+    directions: NDArray[np.float64]
+    buckets: Buckets
+
+    @staticmethod
+    def draw(
+        evidence: Evidence,
+        config: Config,
+        rng: np.random.Generator,
+        block: Block,
+        terms: ScalingTerms,
+        inputs: NDArray[np.float32],
+        outputs: NDArray[np.float32],
+    ) -> _View:
+        samples = inputs.shape[1]
+        channels = block.channels(slice(0, block.columns[-1].stop))
+        filters = slice(block.rows[0].start, block.rows[-1].stop)
+        count = direction_count(samples, config.directions)
+        widest = max(part.stop - part.start for part in (*block.rows, *block.columns))
+        return _View(
+            config=config,
+            block=block,
+            terms=terms,
+            raw_inputs=np.ascontiguousarray(evidence.inputs[:, channels].T),
+            raw_outputs=np.ascontiguousarray(evidence.outputs[:, filters].T),
+            inputs=inputs[channels],
+            outputs=outputs[filters],
+            group_hash=VectorHash.draw(
+                rng, kind=config.hash, dims=widest, samples=samples, directions=count
+            ),
+            directions=draw_directions(rng, count, channels.stop - channels.start),
+            buckets=Buckets.draw(rng, channels.stop - channels.start, samples),
+        )
+
+    def score(
+        self, shift: NDArray[np.float32], found: NDArray[np.float64], *, threads: int
+    ) -> list[NDArray[np.float64]]:
+        """One array of scores over row groups for every column group; adds their occupancy."""
+        first = self.block.rows[0].start
+        rows = [slice(part.start - first, part.stop - first) for part in self.block.rows]
+        x = self._side(self.outputs, self.raw_outputs, rows, shift[0])
+        y = self._side(self.inputs, self.raw_inputs, list(self.block.columns), shift[1])
+        rest = self._rest(shift[2])
+        planes = None
+        if self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS:
+            planes = np.ascontiguousarray(x.numbers.T.astype(np.uint8))
+        results = map_threads(
+            lambda parent: self._score_parent(parent, x, y, planes, rest),
+            range(len(self.block.columns)),
+            threads=threads,
+        )
+        for _, counts in results:
+            found += counts
+        return [values for values, _ in results]
+
+    def _side(
+        self,
+        values: NDArray[np.float32],
+        raw: NDArray[np.float32],
+        parts: list[slice],
+        shift: np.float32,
+    ) -> _Side:
+        one = np.float32(1)
+        if self.block.single and self.group_hash.buckets is None:
+            numbers, bins = number_rows(bin_codes(values, one, shift))
+        else:
+            hashed = [self.group_hash(values[part], one, shift) for part in parts]
+            numbers = np.stack([codes for codes, _ in hashed])
+            bins = np.array([count for _, count in hashed], dtype=np.int64)
+        squares = np.zeros((len(parts), int(bins.max())))
+        if self.terms.cellwise is not Cellwise.ONE:
+            for index, part in enumerate(parts):
+                count = int(bins[index])
+                squares[index, :count] = bin_squares(numbers[index], count, raw[part])
+        return _Side(numbers, bins, squares)
+
+    def _rest(self, shift: np.float32) -> Rest:
+        """A function of some columns: the cell numbers of all the other inputs."""
+        samples = self.inputs.shape[1]
+        if not self.config.conditional or len(self.block.columns) == 1:
+            return lambda _: (np.zeros(samples, np.int32), 1)
+        if self.config.hash == "floor":
+            codes = bin_codes(self.inputs, np.float32(1), shift)
+            whole = self.buckets.form(codes)
+
+            def without_form(columns: slice) -> Numbers:
+                own = self.buckets.form(codes[columns], columns)
+                keys = self.buckets.finish((whole - own) % PRIME)
+                numbers, count = number_keys(keys, self.buckets.count)
+                return numbers, int(count)
+
+            return without_form
+        projection, directions = project_inputs(self.inputs, self.directions, self.config.width)
+
+        def without_part(columns: slice) -> Numbers:
+            part = self.inputs[columns]
+            numbers, count = number_codes(
+                code_without(projection, part, directions[columns], shift)
+            )
+            return numbers, int(count)
+
+        return without_part
+
+    def _score_parent(
+        self,
+        parent: int,
+        x: _Side,
+        y: _Side,
+        planes: NDArray[np.uint8] | None,
+        rest: Rest,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Scores of all row groups against one column group at one shift, and its occupancy."""
+        columns = self.block.columns[parent]
+        z, cells_z = rest(columns)
+        cells = sort_cells(z, cells_z, y.numbers[parent], int(y.bins[parent]))
+        found = np.array(
+            [cells_z, cells[5], len(cells[0]), x.bins.mean(), y.bins[parent]], dtype=np.float64
+        )
+        edges = self.config.support == "edges"
+        if planes is not None:
+            sums = sum_children(planes, int(x.bins.max()), cells, edges)
+        else:
+            cellwise = int(self.terms.cellwise)
+            squares = (x.squares, y.squares[parent], self._rest_squares(columns, z, cells_z))
+            starts = [part.start for part in self.block.rows]
+            decay = np.ascontiguousarray(self.terms.decay[starts, columns.start])
+            sums = sum_rows(x.numbers, x.bins, cells, squares, cellwise, decay, edges)
+        return sums / (2 * len(z)), found
+
+    def _rest_squares(
+        self, columns: slice, z: NDArray[np.int32], cells: int
+    ) -> NDArray[np.float64]:
+        """‖z̄_k‖², Z being the vector of all the other inputs; 0 where it is not needed."""
+        if not self.config.conditional or self.terms.cellwise is Cellwise.ONE:
+            return np.zeros(cells)
+        before, after = self.raw_inputs[: columns.start], self.raw_inputs[columns.stop :]
+        return np.asarray(bin_squares(z, cells, before) + bin_squares(z, cells, after))
