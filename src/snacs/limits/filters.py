@@ -19,7 +19,7 @@ from snacs.config import Config, Goal
 from snacs.connections import most_prunable
 from snacs.limits.ladders import Ladder, ScoreThreshold, last_step, make_ladder
 from snacs.limits.task import Allocation, Task, check_all, make_task, needed, unit_of, unreachable
-from snacs.streams import Stream, filter_scores, streams
+from snacs.streams import Stream, filter_scores, live_channels, streams
 from snacs.values import BoolArray, Curve, FloatArray, Layer, Structure
 
 
@@ -36,8 +36,8 @@ def allocate_filters(
 
     A stream with a protected filter is kept, like those that :func:`snacs.streams.streams` keeps.
     The target is met by the first stream that reaches it, so it is exceeded by less than one
-    stream. A stream whose removal would leave a layer with less than 1 % of its connections, or a
-    filter without input, is passed over.
+    stream. A stream whose removal would leave a prunable layer with less than 1 % of its
+    connections, one of its filters without input, or a kept layer without any, is passed over.
 
     Curves should be measured with :func:`snacs.streams.filter_scores`, so that they too speak of
     whole filters.
@@ -75,16 +75,20 @@ def allocate_filters(
 
 
 class Body:
-    """The prunable layers while streams leave them: live rows, live channels, what is gone."""
+    """The layers while streams leave them: live rows, live channels, what is gone.
+
+    Floors: a prunable layer keeps 1 % of its connections, and each of its filters that stays
+    keeps a live input; a kept layer keeps a live input.
+    """
 
     def __init__(self, structure: Structure, budget: str) -> None:
-        self._layers = {layer.name: layer for layer in structure.prunable}
-        self.rows = {name: np.ones(layer.c_out, bool) for name, layer in self._layers.items()}
-        self._channels = {
-            name: np.ones(layer.channels, bool) for name, layer in self._layers.items()
-        }
-        self._units = {name: unit_of(layer, budget) for name, layer in self._layers.items()}
-        self._kept = {name: layer.connections for name, layer in self._layers.items()}
+        self._layers = {layer.name: layer for layer in structure}
+        self.rows = {layer.name: np.ones(layer.c_out, bool) for layer in structure.prunable}
+        self._channels = {layer.name: np.ones(layer.channels, bool) for layer in structure}
+        # Padded channels carry zeros: they are there, but nothing comes through them.
+        self._padded = {layer.name: ~live_channels(layer, {}) for layer in structure}
+        self._units = {layer.name: unit_of(layer, budget) for layer in structure}
+        self._kept = {layer.name: layer.connections for layer in structure}
         self.gone = 0
 
     def masked(self, name: str) -> int:
@@ -93,35 +97,35 @@ class Body:
 
     def remove(self, stream: Stream) -> bool:
         """Remove a stream, unless that breaks a floor; whether it was removed."""
-        touched = {name for name, _ in (*stream.members, *stream.readers) if name in self._layers}
+        touched = {name for name, _ in (*stream.members, *stream.readers)}
         self._set(stream, live=False)
         kept = {name: self._count(self._layers[name]) for name in touched}
-        if any(
-            left is None
-            or left < self._layers[name].connections - most_prunable(self._layers[name].connections)
-            for name, left in kept.items()
-        ):
+        if min(kept.values()) < 0:
             self._set(stream, live=True)
             return False
         for name, left in kept.items():
-            self.gone += (self._kept[name] - int(left or 0)) * self._units[name]
-            self._kept[name] = int(left or 0)
+            self.gone += (self._kept[name] - left) * self._units[name]
+            self._kept[name] = left
         return True
 
     def _set(self, stream: Stream, *, live: bool) -> None:
         for name, index in stream.members:
             self.rows[name][index] = live
         for name, channel in stream.readers:
-            if name in self._layers:
-                self._channels[name][channel] = live
+            self._channels[name][channel] = live
 
-    def _count(self, layer: Layer) -> int | None:
-        """Kept connections; None if a live filter has no live input left."""
-        rows = self.rows[layer.name].reshape(layer.groups, -1).sum(axis=1)
-        columns = self._channels[layer.name].reshape(layer.groups, -1).sum(axis=1)
-        if ((rows > 0) & (columns == 0)).any():
-            return None
-        return int(np.dot(rows, columns))
+    def _count(self, layer: Layer) -> int:
+        """Kept connections of a layer; −1 if they are below a floor."""
+        name = layer.name
+        reached = self._channels[name] & ~self._padded[name]
+        if not layer.prunable:
+            return layer.connections if reached.any() else -1
+        groups = (layer.groups, -1)
+        rows = self.rows[name].reshape(groups).sum(axis=1)
+        starved = ~reached.reshape(groups).any(axis=1) & ~self._padded[name].reshape(groups).all(1)
+        left = int(np.dot(rows, self._channels[name].reshape(groups).sum(axis=1)))
+        floor = layer.connections - most_prunable(layer.connections)
+        return -1 if left < floor or (starved & (rows > 0)).any() else left
 
 
 def _hold(stream: Stream, protected: Mapping[str, BoolArray]) -> Stream:
