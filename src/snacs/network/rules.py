@@ -112,6 +112,8 @@ def tags_of_result(call: Call, result: Any) -> list[Tag]:
         tags = _by_rule(call, outputs)
     everything = NOTHING.union(*(t.everything() for t in map(call.tag_of, call.operands) if t))
     blended = blend(everything)
+    if any(call.trained(operand) for operand in call.operands):
+        blended |= {UNKNOWN}  # an embedding of the input, say, is no longer the input
     if tags is None or len(tags) != len(outputs):
         return [uniform(blended, output.ndim) for output in outputs]
     return [

@@ -132,7 +132,7 @@ def segments(columns: Sequence[Origins]) -> tuple[Segment, ...]:
         cuts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(ordered)) if _breaks(a, b))]
         for begin, end in pairwise([*cuts, len(ordered)]):
             shift, start = ordered[begin]
-            first = 0 if source == MIXED else start - shift
+            first = 0 if source in (MIXED, NETWORK_INPUT) else start - shift
             found.append(Segment(source, first, start, end - begin))
     return tuple(sorted(found, key=lambda s: (s.start, s.source, s.first, s.length)))
 

@@ -14,18 +14,18 @@ from typing import Any
 from torch import Tensor, nn
 
 from snacs.network.batches import Forward, evaluating, move, run, size_of, tensors_of
-from snacs.network.sources import INPUT, NOTHING, Origins, layers_in, segments, uniform
-from snacs.network.watch import (
+from snacs.network.seen import (
     ADDITIONS,
     KINDS,
     NORMS,
     Seen,
-    Watcher,
     is_addition,
     kind_of,
     merged,
     weight_shape,
 )
+from snacs.network.sources import INPUT, NOTHING, Origins, layers_in, segments, uniform
+from snacs.network.watch import Watcher
 from snacs.values import Norm, Segment, Sum
 
 __all__ = [

@@ -2,103 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.overrides import TorchFunctionMode
 
 from snacs.errors import InputError
 from snacs.network.batches import tensors_of
 from snacs.network.rules import Call, is_in_place, plain_name, tags_of_result
+from snacs.network.seen import NORMS, Seen, channel_dim, is_addition, kind_of, weight_shape
 from snacs.network.sources import (
     NOTHING,
     UNKNOWN,
     Origins,
     Tag,
     blend,
-    columns_per_channel,
     filters,
     layers_in,
-    segments,
     uniform,
 )
-from snacs.values import Segment, Sum
+from snacs.values import Sum
 
-KINDS: dict[str, type[nn.Module]] = {
-    "Conv1d": nn.Conv1d,
-    "Conv2d": nn.Conv2d,
-    "Conv3d": nn.Conv3d,
-    "Linear": nn.Linear,
-}
-NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
-ADDITIONS: frozenset[Any] = frozenset(
-    {
-        torch.add,
-        torch.Tensor.add,
-        torch.Tensor.add_,
-        torch.Tensor.__add__,
-        torch.Tensor.__radd__,
-        torch.Tensor.__iadd__,
-    }
-)
-"""Functions that count as the additions numbered by :class:`snacs.values.Sum`."""
 _LEAVES_TORCH = frozenset({"numpy", "tolist", "item", "array", "float", "int", "dlpack"})
-
-
-def is_addition(func: Callable[..., Any]) -> bool:
-    """Whether a function seen by a TorchFunctionMode is one of the numbered additions.
-
-    To meet the same numbers again, count in eval mode and with the mode outermost: a function
-    called by another torch function is not seen by either.
-    """
-    return func in ADDITIONS
-
-
-def kind_of(module: nn.Module) -> str | None:
-    """Conv1d, Conv2d, Conv3d or Linear, also under a parametrization or as a subclass."""
-    return next((kind for kind, base in KINDS.items() if isinstance(module, base)), None)
-
-
-def channel_dim(kind: str, ndim: int) -> int:
-    """Which dimension of a layer's input and output holds its channels."""
-    return ndim - 1 if kind == "Linear" else ndim - 1 - int(kind[4])
-
-
-def weight_shape(module: nn.Module) -> tuple[int, ...]:
-    """Shape of the weight of a convolution or linear module."""
-    return tuple(getattr(module, "weight").shape)  # noqa: B009 - typed as Tensor | Module
-
-
-@dataclass
-class Seen:
-    """What the pass showed of one convolution or linear module."""
-
-    name: str
-    module: nn.Module
-    kind: str
-    c_out: int
-    columns: list[list[Origins]] = field(default_factory=list)
-    outputs: int = 0
-    consumers: list[str] = field(default_factory=list)
-
-    @property
-    def kernel(self) -> int:
-        """Weights per connection."""
-        if self.kind != "Linear":
-            return math.prod(weight_shape(self.module)[2:])
-        repeats = {columns_per_channel(columns) for columns in self.columns}
-        return repeats.pop() if len(repeats) == 1 else 1
-
-    @property
-    def feeds(self) -> tuple[Segment, ...]:
-        step = self.kernel if self.kind == "Linear" else 1
-        return merged(segments(columns[::step]) for columns in self.columns)
 
 
 class Watcher(TorchFunctionMode):
@@ -239,9 +167,23 @@ class Watcher(TorchFunctionMode):
         if not plain or len(tensors) != 2 or tensors[0].shape != tensors[1].shape:
             return
         for operand, side in enumerate(tensors):
-            if id(side) in self._own:
-                _, layer, norm = self._own[id(side)]
+            if id(side) not in self._own:
+                continue
+            _, layer, norm = self._own[id(side)]
+            # A stream that was made from the layer has no errors of its own to make up for.
+            if layer not in self._ancestors(tensors[1 - operand]):
                 self.sums.append(Sum(call, layer, operand, norm))
+
+    def _ancestors(self, tensor: Tensor) -> set[str]:
+        """All layers that a tensor depends on, directly or through others."""
+        tag = self.tag_of(tensor)
+        new = layers_in(tag.origins) if tag else set()
+        found: set[str] = set()
+        while new:
+            found |= new
+            reached = [layers_in(columns) for name in new for columns in self.seen[name].columns]
+            new = set().union(*reached) - found
+        return found
 
     def _note_borrowing(self, operands: Iterable[Tensor]) -> None:
         for tensor in operands:
@@ -303,8 +245,3 @@ class Watcher(TorchFunctionMode):
 
 def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
-
-
-def merged(parts: Iterable[tuple[Segment, ...]]) -> tuple[Segment, ...]:
-    united = {segment for part in parts for segment in part}
-    return tuple(sorted(united, key=lambda s: (s.start, s.source, s.first, s.length)))
