@@ -13,6 +13,7 @@ at which the output is read.
 Groups: X is the vector of a group's outputs, Y the vector of what the input group adds to each of
 them (summed over the input group), Z = X − Y. The three are hashed alike (``hashing``), so that
 with projections X = Y + Z still holds in every direction; ``contribution_width`` applies to Y.
+Single filters are scalars and only floored, whatever ``config.hash`` says.
 """
 
 from __future__ import annotations

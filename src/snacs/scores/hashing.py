@@ -9,7 +9,8 @@ conditioning set Z) is hashed in one of two ways:
   coordinate, and samples with equal bins share a cell, exactly.
 * ``floor`` (the paper's text): every coordinate is floored and H2 maps the resulting integer vector
   onto {1..F} with F = c_H · N, c_H = 10. H2 is drawn from a universal family (a random linear form
-  modulo the prime 2³¹ − 1), so two vectors collide with a chance of about 1/F.
+  modulo the prime 2³¹ − 1, then a random quadratic polynomial, so that neighbouring cells do not
+  land in a pattern): two vectors collide with a chance of about 1/F.
 """
 
 from __future__ import annotations
@@ -70,17 +71,21 @@ def draw_directions(rng: np.random.Generator, count: int, dims: int) -> NDArray[
 
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """H2: (dims, N) integer codes → {0..F−1}, a random linear form modulo a prime, modulo F."""
+    """H2: (dims, N) integer codes → {0..F−1}, drawn at random.
+
+    The linear form Σ m_d c_d comes first, since a coordinate can be left out of it; then
+    a polynomial u² + p u + q of its value u, all modulo PRIME; the result modulo F.
+    """
 
     multipliers: NDArray[np.int64]
-    offset: int
+    polynomial: tuple[int, int]
     count: int
 
     @staticmethod
     def draw(rng: np.random.Generator, dims: int, samples: int) -> Buckets:
         multipliers = rng.integers(1, PRIME, size=dims, dtype=np.int64)
-        offset = int(rng.integers(0, PRIME))
-        return Buckets(multipliers, offset, BUCKETS_PER_SAMPLE * samples)
+        first, second = (int(value) for value in rng.integers(0, PRIME, size=2))
+        return Buckets(multipliers, (first, second), BUCKETS_PER_SAMPLE * samples)
 
     def form(self, codes: Codes, dims: slice | Codes = slice(None)) -> NDArray[np.int64]:
         """The linear form of some coordinates, before H2 is taken: forms add up modulo PRIME."""
@@ -91,7 +96,9 @@ class Buckets:
 
     def finish(self, form: NDArray[np.int64]) -> NDArray[np.int64]:
         """H2 of a summed form."""
-        return np.asarray((form + self.offset) % PRIME % self.count)
+        linear, constant = self.polynomial
+        mixed = (form * ((form + linear) % PRIME) + constant) % PRIME
+        return np.asarray(mixed % self.count)
 
     def __call__(self, codes: Codes) -> NDArray[np.int64]:
         return self.finish(self.form(codes))
