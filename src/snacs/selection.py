@@ -13,7 +13,7 @@ import numpy as np
 from snacs.connections import check_scores, most_prunable, prune_order
 from snacs.errors import InputError
 from snacs.streams import live_channels, segments_live
-from snacs.values import BoolArray, FloatArray, IntArray, Layer, Segment, Structure
+from snacs.values import BoolArray, FloatArray, Layer, Segment, Structure
 
 TIES = ("index", "value")
 
@@ -97,7 +97,12 @@ def _without_filters(
 
 
 class _Path:
-    """Follows what the network's input reaches, and mends the masks where nothing gets through."""
+    """Follows what the network's input reaches, and mends the masks where nothing gets through.
+
+    A gap is a layer without a live channel or filter, an output that nothing reaches, or a pinned
+    connection (one that mends another gap) whose channel is dead. Every gap pins one connection
+    for good, so mending ends.
+    """
 
     def __init__(
         self,
@@ -108,38 +113,45 @@ class _Path:
     ) -> None:
         self._structure = structure
         self._keep = keep
-        self._scores = scores
+        self._scores = {name: np.asarray(scores[name]) for name in keep}
         self._protected = protected
         self._pinned = {name: np.zeros_like(mask) for name, mask in keep.items()}
+        # What could be reached if nothing were pruned; beyond that nothing can be mended.
+        self._dense: dict[str, BoolArray] = {}
+        for layer in structure:
+            channels = self._channels(layer.feeds, layer.channels, self._dense)
+            channels |= not channels.any()
+            self._dense[layer.name] = np.asarray(channels[layer.channel_of()].any(axis=1))
 
     def mend(self) -> dict[str, BoolArray]:
-        # Every round pins one more connection for good, so this ends.
         while self._mend_first_gap():
             pass
         return self._keep
 
     def _mend_first_gap(self) -> bool:
-        """Walk forward to the first place where nothing gets through; whether one was mended."""
+        """Walk forward to the first gap; whether there was one, now mended."""
         live: dict[str, BoolArray] = {}
-        reach: dict[str, BoolArray] = {}
         for layer in self._structure:
             channels = self._channels(layer.feeds, layer.channels, live)
-            if not channels.any():
-                if self._revive(layer.feeds, reach):
-                    return True
-                channels[:] = True  # nothing that feeds it can be pruned or revived
-            if not layer.prunable:
-                live[layer.name] = np.ones(layer.c_out, dtype=bool)
-                continue
-            reach[layer.name] = channels[layer.channel_of()]
-            through = self._keep[layer.name] & reach[layer.name]
+            wanted = np.full(layer.channels, fill_value=not channels.any())
+            table = layer.channel_of()
+            if layer.prunable:
+                wanted[table[self._pinned[layer.name]]] = True
+            wanted &= ~channels & self._channels(layer.feeds, layer.channels, self._dense)
+            if wanted.any() and self._revive(layer.feeds, wanted, live, set()):
+                return True
+            channels |= not channels.any()  # nobody is known to feed it
+            reach = channels[table]
+            through = reach & self._keep[layer.name] if layer.prunable else reach
             live[layer.name] = np.asarray(through.any(axis=1))
-            if not live[layer.name].any() and reach[layer.name].any():
-                self._swap(layer, reach[layer.name])
+            if layer.prunable and not live[layer.name].any():
+                self._swap(layer, reach)
                 return True
         ends = self._structure.outputs
-        channels = self._channels(ends, max((s.start + s.length for s in ends), default=1), live)
-        return not channels.any() and self._revive(ends, reach)
+        size = max((segment.start + segment.length for segment in ends), default=0)
+        if self._channels(ends, size, live).any():
+            return False
+        return self._revive(ends, self._channels(ends, size, self._dense), live, set())
 
     def _channels(
         self, feeds: tuple[Segment, ...], channels: int, live: Mapping[str, BoolArray]
@@ -152,38 +164,58 @@ class _Path:
         }
         return segments_live(feeds, channels, {**waiting, **live})
 
-    def _revive(self, feeds: tuple[Segment, ...], reach: Mapping[str, BoolArray]) -> bool:
-        """Give one filter that feeds these channels a live connection; whether one could."""
-        best: tuple[float, Layer, BoolArray] | None = None
+    def _revive(
+        self,
+        feeds: tuple[Segment, ...],
+        wanted: BoolArray,
+        live: Mapping[str, BoolArray],
+        seen: set[str],
+    ) -> bool:
+        """Pin the best connection of a filter that feeds a wanted channel; whether one could.
+
+        Connections on live channels come first, then higher scores. A kept layer is passed
+        through: what feeds it is revived.
+        """
+        best: tuple[bool, float, Layer, BoolArray] | None = None
         for segment in feeds:
-            if segment.source not in reach:
+            if segment.source not in live:
                 continue
-            wanted = np.zeros_like(reach[segment.source])
-            filters = slice(segment.first, segment.first + segment.length)
-            wanted[filters] = reach[segment.source][filters]
-            if wanted.any():
-                score = float(np.asarray(self._scores[segment.source])[wanted].max())
-                if best is None or score > best[0]:
-                    best = score, self._structure[segment.source], wanted
+            layer = self._structure[segment.source]
+            rows = np.zeros(layer.c_out, dtype=bool)
+            end = segment.start + segment.length
+            rows[segment.first : segment.first + segment.length] = wanted[segment.start : end]
+            now, ever = (
+                rows[:, None]
+                & self._channels(layer.feeds, layer.channels, which)[layer.channel_of()]
+                for which in (live, self._dense)
+            )
+            if layer.prunable:
+                able = (now if now.any() else ever) & ~self._pinned[layer.name]
+                if able.any():
+                    found = (bool(now.any()), float(self._scores[layer.name][able].max()))
+                    if best is None or found > best[:2]:
+                        best = (*found, layer, able)
+            elif layer.name not in seen:
+                needed = np.zeros(layer.channels, dtype=bool)
+                needed[layer.channel_of()[ever]] = True
+                if needed.any() and self._revive(layer.feeds, needed, live, seen | {layer.name}):
+                    return True
         if best is None:
             return False
-        self._swap(best[1], best[2])
+        self._swap(best[2], best[3])
         return True
 
     def _swap(self, layer: Layer, wanted: BoolArray) -> None:
         """Keep and pin the best-scoring wanted connection; drop the lowest-scoring other one."""
         keep, pinned = self._keep[layer.name], self._pinned[layer.name]
-        scores = np.asarray(self._scores[layer.name])
-        best = _at(np.argmax(np.where(wanted, scores, -np.inf)), layer)
+        scores = self._scores[layer.name]
+        best = divmod(int(np.argmax(np.where(wanted, scores, -np.inf))), layer.c_in)
+        was_kept = bool(keep[best])
         keep[best] = pinned[best] = True
         rows = self._protected.get(layer.name)
         free = keep & ~pinned
         if rows is not None:
             free &= ~np.asarray(rows, dtype=bool)[:, None]
-        if free.any():
-            keep[_at(np.argmin(np.where(free, scores, np.inf)), layer)] = False
-
-
-def _at(flat: np.intp | IntArray, layer: Layer) -> tuple[int, int]:
-    row, column = divmod(int(flat), layer.c_in)
-    return row, column
+        if not was_kept and free.any():
+            lowest = int(np.argmin(np.where(free, scores, np.inf)))
+            keep[divmod(lowest, layer.c_in)] = False
