@@ -16,7 +16,7 @@ from torch import nn
 
 from snacs.errors import InputError
 from snacs.network.batches import Forward, evaluating, labels_of, logits_of, move, run
-from snacs.network.shrink import Shrunk, shrink
+from snacs.network.shrink import Shrunk, per_connection, shrink
 from snacs.values import BoolArray, Layer, Structure
 
 _VALUE = 4  # bytes of a float32
@@ -189,7 +189,7 @@ def _row(layer: Layer, mask: BoolArray | None, left: Shrunk) -> LayerCost:
     values, columns = kept * layer.kernel, layer.c_in * layer.kernel
     filters, channels = left.filters[layer.name], left.channels[layer.name]
     # Each filter of a grouped convolution reads the channels of its own group.
-    pairs = filters[:, None] & channels[layer.channel_of()]
+    pairs = filters[:, None] & per_connection(layer, channels)
     return LayerCost(
         name=layer.name,
         weights=layer.weights,

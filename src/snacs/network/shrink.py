@@ -3,7 +3,8 @@
 A filter can be taken out if its whole *stream* can: all filters that are added into the same
 channels (a residual sum), with all columns that read them. A stream goes if
 
-* every filter in it is silent (all its kernels pruned) and nothing else reaches its channels, or
+* every filter in it is silent (all its kernels pruned, and its bias or BatchNorm masked with them)
+  and nothing else reaches its channels, or
 * nobody reads it: no kept kernel of a remaining filter stands in its columns, and it does not reach
   the network's output.
 
@@ -42,16 +43,15 @@ def shrink(structure: Structure, keep: Mapping[str, BoolArray]) -> Shrunk:
     while True:
         heard, loud = np.zeros_like(gone), np.zeros_like(gone)
         for layer in layers:
-            alive = mask[layer.name] & ~_columns(layer, gone, stream)[layer.channel_of()]
+            alive = mask[layer.name] & ~per_connection(layer, _columns(layer, gone, stream))
             rows = ~gone[stream.of(layer)]
             # A filter that lost its inputs, not its kernels, still gives its bias, or what a
             # norm makes of 0: only where there is neither is it silent.
             empty = not layer.has_bias and layer.name not in normed
             speaks = alive.any(axis=1) if empty else mask[layer.name].any(axis=1)
             loud[stream.of(layer)[speaks & rows]] = True
-            read = np.zeros(layer.channels, dtype=bool)
-            read[layer.channel_of()[alive & rows[:, None]]] = True
-            heard[stream.into(layer, read)] = True
+            if not _depthwise(layer):  # which shares the stream that it reads
+                heard[stream.into(layer, _read(layer, alive & rows[:, None]))] = True
         more = ~pinned & ~gone & ~(heard & loud)
         if not more.any():
             break
@@ -60,6 +60,20 @@ def shrink(structure: Structure, keep: Mapping[str, BoolArray]) -> Shrunk:
         filters={layer.name: ~gone[stream.of(layer)] for layer in layers},
         channels={layer.name: ~_columns(layer, gone, stream) for layer in layers},
     )
+
+
+def per_connection(layer: Layer, channels: BoolArray) -> BoolArray:
+    """What holds of (channels,) as it meets each connection: broadcasts to (c_out, c_in)."""
+    # The full table of a wide layer is large, and only groups need it.
+    return channels[None, :] if layer.groups == 1 else channels[layer.channel_of()]
+
+
+def _read(layer: Layer, alive: BoolArray) -> BoolArray:
+    if layer.groups == 1:
+        return alive.any(axis=0)
+    read = np.zeros(layer.channels, dtype=bool)
+    read[layer.channel_of()[alive]] = True
+    return read
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,6 +73,9 @@ def trace(model: nn.Module, batch: Any, *, forward: Forward | None = None) -> Tr
         watcher.detach()
 
 
+_HOME = "torch.nn.modules."  # where classes live that no parametrization made up
+
+
 def _finish(watcher: Watcher, result: Any, images: int) -> Trace:
     outputs = list(tensors_of(result)) or list(tensors_of(getattr(result, "__dict__", None)))
     columns = [_output_columns(watcher, tensor) for tensor in outputs]
@@ -102,7 +105,7 @@ def _output_columns(watcher: Watcher, tensor: Tensor) -> list[Origins]:
 
 
 def _norm(name: str, module: nn.Module, calls: list[list[Origins]]) -> Norm:
-    bases = (base for base in type(module).__mro__ if base.__module__.startswith("torch.nn."))
+    bases = (base for base in type(module).__mro__ if base.__module__.startswith(_HOME))
     feeds = merged(segments(columns) for columns in calls)
     affine = getattr(module, "weight", None) is not None
     return Norm(name, next(bases).__name__, len(calls[0]), feeds, affine)
