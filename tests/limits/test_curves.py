@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from snacs.config import Config
@@ -197,3 +198,26 @@ def test_what_cannot_be_measured_names_the_layer(what):
         protections = [(0.0, np.zeros(3, dtype=bool))]
     with pytest.raises(InputError, match="'conv'"):
         measure_curves(evidence, scores, protections=protections, config=Config(), seed=0)
+
+
+def test_real_images_equal_the_plain_way():
+    digits = load_digits()
+    rng = np.random.default_rng(0)
+    evidence = _evidence(32, 64, 1, 4)
+    fields = {name: getattr(evidence, name) for name in evidence.__dataclass_fields__}
+    evidence = Evidence(
+        **{
+            **fields,
+            "window_means": (digits.data[:600, :, None] / 16).astype(np.float32),
+            "labels": digits.target[:600],
+        }
+    )
+    scores = np.abs(evidence.weight[:, :, 0]) * (1 + 0.1 * rng.random((32, 64)))
+    curve = measure_curves(
+        evidence, scores, protections=[_nobody(evidence)], config=Config(), seed=0
+    )[0]
+    assert curve.base > 0.9
+    assert curve.accuracy[0] > 0.9 > 0.5 > curve.accuracy[98]
+    for level in (5, 40, 60, 80, 95):
+        expected = _plain_accuracy(evidence, scores, np.zeros(32, dtype=bool), level)
+        assert curve.accuracy[level - 1] == expected

@@ -3,11 +3,12 @@
 from snacs.limits.allocate import allocate
 from snacs.limits.curves import measure_curves
 from snacs.limits.protection import choose_share, protected_rows, sensitivity
-from snacs.limits.task import Allocation
+from snacs.limits.task import Allocation, check_goal
 
 __all__ = [
     "Allocation",
     "allocate",
+    "check_goal",
     "choose_share",
     "measure_curves",
     "protected_rows",
