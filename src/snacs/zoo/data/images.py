@@ -26,6 +26,11 @@ class Pixels(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image: (channels, height, width)."""
+        ...
+
     def read(self, batches: Sequence[Tensor], crop_seed: int | None) -> Iterator[Tensor]:
         """The images of each batch of indices, uint8 or float, (n, c, h, w), in order.
 
@@ -43,6 +48,10 @@ class InMemory:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape[1:])
 
     def read(self, batches: Sequence[Tensor], crop_seed: int | None) -> Iterator[Tensor]:
         if crop_seed is not None:
@@ -76,6 +85,11 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image as the network sees it: (channels, height, width)."""
+        return self.pixels.shape
 
     def subset(self, indices: Sequence[int] | Tensor | slice) -> Images:
         """Only these images, in this order."""
