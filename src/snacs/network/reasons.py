@@ -57,6 +57,8 @@ def reasons_to_keep(
 ) -> dict[str, str | None]:
     owners: dict[int, list[str]] = {}
     for name, module in modules.items():
+        if isinstance(module, parametrize.ParametrizationList):
+            continue  # holds the weight of the module around it
         for parameter in _weights(module):
             owners.setdefault(id(parameter), []).append(name)
     last = _last(seen) if keep_last else set()
