@@ -1,0 +1,247 @@
+"""Ridge least squares for one layer: sums over positions, then one solution per filter.
+
+With windows x (n columns: input channel × kernel), targets t and a filter's kept columns S, the
+kept weights minimise
+
+    Σ (t − w·x_S − b)² + ρ ‖w − v_S‖²,    ρ = ridge · mean diagonal of the Gram matrix,
+
+where v are the weights before. Pulling towards v and not towards zero means that the error can only
+fall: w = v is one of the candidates. b is free where the layer can carry an offset (it is then
+eliminated by centring the sums), else it stays out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.conv import _ConvNd
+
+from snacs.network.masking import original_of
+from snacs.values import BoolArray
+
+# Elements of one block of windows: 64 MB in float32, which fits beside the activations.
+BLOCK = 1 << 24
+
+
+class Moments:
+    """Sums over all positions of a layer's windows x and targets t, in float64, per group.
+
+    Products are taken in the model's own precision block by block and added up in float64, so the
+    relative error stays that of one block. Memory: groups · n² · 8 bytes for the Gram matrix.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        weight = original_of(module)
+        self.module = module
+        self.groups = module.groups if isinstance(module, _ConvNd) else 1
+        self.columns = weight[0].numel()
+        self.filters = weight.shape[0] // self.groups
+        # Some accelerators have no float64; the sums then live on the CPU.
+        self.device = (
+            weight.device if weight.device.type in ("cpu", "cuda") else torch.device("cpu")
+        )
+        shape = (self.groups, self.columns, self.filters)
+        self.count = 0
+        self.gram = self._zeros(shape[0], shape[1], shape[1])
+        self.cross = self._zeros(*shape)
+        self.inputs = self._zeros(shape[0], shape[1])
+        self.targets = self._zeros(shape[0], shape[2])
+        self.squares = self._zeros(shape[0], shape[2])
+
+    def add(self, inputs: Tensor, targets: Tensor) -> None:
+        """Add a batch: what entered the module, and what should have left it."""
+        if isinstance(self.module, _ConvNd) and inputs.ndim == 1 + len(self.module.kernel_size):
+            inputs, targets = inputs[None], targets[None]  # one image without a batch axis
+        # Half precision is for running networks, not for sums of products.
+        precise = torch.promote_types(inputs.dtype, torch.float32)
+        inputs, targets = inputs.to(precise), targets.to(precise)
+        images = inputs.shape[0]
+        per_image = max(1, self.groups * self.columns * (targets[0].numel() // max(1, self._c_out)))
+        step = max(1, BLOCK // per_image)
+        for start in range(0, images, step):
+            part = slice(start, start + step)
+            x = windows_of(self.module, inputs[part])
+            t = outputs_of(self.module, targets[part])
+            self.count += x.shape[2]
+            self._add(self.gram, x @ x.transpose(1, 2))
+            self._add(self.cross, x @ t.transpose(1, 2))
+            self._add(self.inputs, x.sum(2))
+            self._add(self.targets, t.sum(2))
+            self._add(self.squares, t.square().sum(2))
+
+    @property
+    def finite(self) -> bool:
+        """Whether no input and no target was NaN or infinite."""
+        parts = (self.gram, self.cross, self.squares)
+        return all(bool(torch.isfinite(part).all()) for part in parts)
+
+    def error(self, weight: Tensor, offset: Tensor) -> Tensor:
+        """(groups, filters) sums of squared errors of ``weight`` (groups, filters, n)."""
+        w = weight.transpose(1, 2)
+        quadratic = (w * (self.gram @ w)).sum(1)
+        linear = (w * self.cross).sum(1)
+        drift = self.targets - (w * self.inputs[:, :, None]).sum(1)
+        total = self.squares - 2 * linear + quadratic
+        return (total - 2 * offset * drift + self.count * offset**2).clamp(min=0.0)
+
+    @property
+    def _c_out(self) -> int:
+        return self.groups * self.filters
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+
+    @staticmethod
+    def _add(total: Tensor, part: Tensor) -> None:
+        total += part.to(total)
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """New weights (c_out, n), offsets (c_out,), and the relative error before and after."""
+
+    weight: Tensor
+    offset: Tensor
+    before: float
+    after: float
+
+
+def windows_of(module: nn.Module, inputs: Tensor) -> Tensor:
+    """(groups, n, positions): the windows that a convolution or linear module multiplies.
+
+    The n columns are ordered as in ``weight[i].flatten()``.
+    """
+    if not isinstance(module, _ConvNd):
+        return inputs.reshape(-1, inputs.shape[-1]).T[None]
+    x = inputs.transpose(0, 1)  # channels first: the copy below then has long contiguous runs
+    if any(module._reversed_padding_repeated_twice):
+        mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+        x = functional.pad(x, module._reversed_padding_repeated_twice, mode=mode)
+    dims = len(module.kernel_size)
+    for d in range(dims):
+        size, gap = module.kernel_size[d], module.dilation[d]
+        x = x.unfold(2 + d, (size - 1) * gap + 1, module.stride[d])[..., ::gap]
+    # (C, N, o1.., k1..) -> (C, k1.., N, o1..)
+    kernel = range(2 + dims, 2 + 2 * dims)
+    x = x.permute(0, *kernel, 1, *range(2, 2 + dims))
+    return x.reshape(module.groups, -1, x[0, *(0 for _ in kernel)].numel())
+
+
+def outputs_of(module: nn.Module, outputs: Tensor) -> Tensor:
+    """(groups, filters, positions): outputs in the order of :func:`windows_of`."""
+    if not isinstance(module, _ConvNd):
+        return outputs.reshape(-1, outputs.shape[-1]).T[None]
+    return outputs.transpose(0, 1).reshape(module.groups, -1, outputs[:, 0].numel())
+
+
+def solve(
+    moments: Moments,
+    weight: Tensor,
+    keep: BoolArray,
+    *,
+    bias: Tensor | None,
+    offset: bool,
+    ridge: float,
+) -> Solution:
+    """Solve every filter's kept columns.
+
+    Parameters
+    ----------
+    weight : (c_out, n)
+        The weights before; masked columns are ignored.
+    keep : (c_out, n)
+        Rows without any kept column are left as they are.
+    bias : (c_out,) or None
+        What the module adds now, for the error before.
+    offset : bool
+        Whether the layer can carry a new constant; without, ``bias`` is kept.
+    ridge : float
+        Relative to the mean diagonal of the Gram matrix.
+    """
+    groups, filters, columns = moments.groups, moments.filters, moments.columns
+    mask = torch.from_numpy(np.ascontiguousarray(keep)).to(moments.device)
+    start = torch.where(mask, weight.to(moments.gram), 0.0).reshape(groups, filters, columns)
+    constant = torch.zeros(groups * filters) if bias is None else bias.detach()
+    constant = constant.to(moments.gram).reshape(groups, filters)
+    gram, cross = moments.gram, moments.cross
+    if offset:
+        means = moments.inputs / moments.count
+        gram = gram - means[:, :, None] * moments.inputs[:, None, :]
+        cross = cross - means[:, :, None] * moments.targets[:, None, :]
+    elif bias is not None:
+        cross = cross - moments.inputs[:, :, None] * constant[:, None, :]
+    solved = start.clone()
+    rows = keep.reshape(groups, filters, columns)
+    for group in range(groups):
+        solved[group] = _solve_group(gram[group], cross[group], start[group], rows[group], ridge)
+    constant_after = constant
+    if offset:
+        live = torch.from_numpy(rows.any(axis=2)).to(moments.device)
+        free = (moments.targets - (solved * moments.inputs[:, None, :]).sum(2)) / moments.count
+        constant_after = torch.where(live, free, constant)
+    total = float(moments.squares.sum())
+    before = float(moments.error(start, constant).sum())
+    after = float(moments.error(solved, constant_after).sum())
+    return Solution(
+        weight=solved.reshape(groups * filters, columns),
+        offset=constant_after.reshape(-1),
+        before=before / total if total > 0 else 0.0,
+        after=after / total if total > 0 else 0.0,
+    )
+
+
+def _solve_group(
+    gram: Tensor, cross: Tensor, start: Tensor, keep: BoolArray, ridge: float
+) -> Tensor:
+    """(filters, n) solutions; filters with equal masks share one factorisation.
+
+    The cost of a filter is that of a Cholesky factor of its kept columns or of its removed ones,
+    whichever are fewer: at most (n/2)³/3, after one inverse of the whole matrix.
+    """
+    solved = start.clone()
+    pull = ridge * float(gram.diagonal().mean())
+    if not pull > 0:
+        return solved
+    right = cross + pull * start.T
+    columns = gram.shape[0]
+    inverse: Tensor | None = None
+    patterns, members = np.unique(keep, axis=0, return_inverse=True)
+    for index, pattern in enumerate(patterns):
+        rows = torch.from_numpy(np.flatnonzero(members.reshape(-1) == index)).to(gram.device)
+        kept = torch.from_numpy(np.flatnonzero(pattern)).to(gram.device)
+        if len(kept) == 0:
+            continue
+        if 2 * len(kept) <= columns or columns < 64:
+            matrix = gram[kept][:, kept]
+            matrix.diagonal().add_(pull)
+            answer = torch.cholesky_solve(right[kept][:, rows], _cholesky(matrix))
+        else:
+            if inverse is None:
+                whole = gram.clone()
+                whole.diagonal().add_(pull)
+                inverse = torch.cholesky_inverse(_cholesky(whole))
+            gone = torch.from_numpy(np.flatnonzero(~pattern)).to(gram.device)
+            free = inverse @ right[:, rows]
+            if len(gone):
+                force = torch.cholesky_solve(free[gone], _cholesky(inverse[gone][:, gone]))
+                free = free - inverse[:, gone] @ force
+            answer = free[kept]
+        solved[rows[:, None], kept[None, :]] = answer.T
+    return solved
+
+
+def _cholesky(matrix: Tensor) -> Tensor:
+    """The factor; rounding may make a nearly singular matrix indefinite, then more is added."""
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    jitter = 1e-12 * float(matrix.diagonal().mean())
+    while int(failed):
+        factor, failed = torch.linalg.cholesky_ex(
+            matrix + jitter * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+        )
+        jitter *= 10
+    return factor

@@ -1,0 +1,299 @@
+"""Bring a pruned network back towards its dense one: no labels, no gradients, no training.
+
+Two steps, each kept only if the outputs come closer to the dense network's (KL divergence on the
+calibration images, eval mode): least squares on the kept weights, layer by layer
+(:mod:`snacs.network.sequential`), then BatchNorm statistics measured again.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from snacs.errors import InputError
+from snacs.network.batches import (
+    Forward,
+    describe,
+    evaluating,
+    logits_of,
+    move,
+    run,
+    size_of,
+    tensors_of,
+)
+from snacs.network.batchnorm import reestimate_
+from snacs.network.masking import Mask, is_masked, remove_
+from snacs.network.sequential import LayerRepair, Progress, solve_layers_
+from snacs.values import Structure
+
+# Every batch is held in two threads of its own; many small batches are joined to this many.
+MOST_BATCHES = 64
+# Bytes of activations that may be held at one time, for all images and both networks.
+MEMORY = 4 << 30
+
+
+@dataclass(frozen=True)
+class RepairStep:
+    """One step, and KL(dense ‖ pruned) in nats per image before and after it."""
+
+    name: str
+    before: float
+    after: float
+    kept: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RepairReport:
+    """What repair did: errors by layer, divergence by step, and what was left and why."""
+
+    layers: tuple[LayerRepair, ...]
+    steps: tuple[RepairStep, ...]
+    images: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def before(self) -> float:
+        """KL(dense ‖ pruned) before any repair."""
+        return self.steps[0].before if self.steps else 0.0
+
+    @property
+    def after(self) -> float:
+        """The same, of the network as it is now."""
+        return next((s.after for s in reversed(self.steps) if s.kept), self.before)
+
+
+def repair_(
+    model: nn.Module,
+    images: Iterable[Any],
+    *,
+    structure: Structure,
+    forward: Forward | None = None,
+    dense: nn.Module | None = None,
+    ridge: float = 1e-3,
+    least_squares: bool = True,
+    batchnorm: bool = True,
+    bn_images: Iterable[Any] | None = None,
+    progress: Progress | None = None,
+) -> RepairReport:
+    """Repair a masked network in place.
+
+    Parameters
+    ----------
+    images : iterable of batches
+        Calibration images, labelled or not; 1,000 are enough. Activations of all of them are held
+        at one time, in at most :data:`MEMORY` bytes: further batches are then left out and the
+        report says so.
+    structure : Structure
+        From ``find_structure(model, batch)``.
+    dense : nn.Module, optional
+        The unpruned network. Without it, the weights under the masks are taken, which works once:
+        after a first repair or training they are no longer dense.
+    ridge : float
+        How strongly weights are pulled to their old values, relative to the mean diagonal of the
+        Gram matrix. Larger is safer with few images.
+    least_squares, batchnorm : bool
+        The two steps.
+    bn_images : iterable of batches, optional
+        Augmented images for the BatchNorm statistics, as in training. Default: ``images``.
+    progress : callable, optional
+        Called with (layers done, layers, name).
+
+    Returns
+    -------
+    RepairReport
+        If this raises or is interrupted, the model is what it was before.
+    """
+    if not 0 < ridge < float("inf"):
+        raise InputError(f"'ridge' must be a positive number. Got {ridge!r}.")
+    if least_squares and not is_masked(model):
+        raise InputError("The network carries no masks. Call apply_ first, then repair_.")
+    reference = _reference(model, dense)
+    batches = _collect(images, model)
+    notes: list[str] = []
+    with _atomic(model), evaluating(model), evaluating(reference):
+        batches = _fit(reference, batches, forward, notes)
+        target = [_logits(reference, batch, forward) for batch in batches]
+
+        def divergence() -> float:
+            return _divergence(target, (_logits(model, batch, forward) for batch in batches))
+
+        layers: list[LayerRepair] = []
+
+        def solve() -> None:
+            found, left = solve_layers_(
+                model,
+                reference,
+                batches,
+                structure=structure,
+                forward=forward,
+                ridge=ridge,
+                progress=progress,
+            )
+            layers.extend(found)
+            notes.extend(f"Not repaired: {note}" for note in left)
+
+        def measure() -> None:
+            reestimate_(model, batches if bn_images is None else bn_images, forward=forward)
+
+        steps: list[RepairStep] = []
+        current = divergence()
+        for name, wanted, act in (
+            ("least squares", least_squares, solve),
+            ("batchnorm", batchnorm, measure),
+        ):
+            if wanted:
+                steps.append(_step(model, name, act, current, divergence))
+                current = steps[-1].after if steps[-1].kept else current
+        if any(step.kept for step in steps):
+            for module in model.modules():
+                if isinstance(module, Mask):
+                    module.repaired.fill_(True)
+    return RepairReport(
+        layers=tuple(layers),
+        steps=tuple(steps),
+        images=sum(size_of(batch) for batch in batches),
+        notes=tuple(notes),
+    )
+
+
+def _step(
+    model: nn.Module,
+    name: str,
+    act: Callable[[], None],
+    before: float,
+    divergence: Callable[[], float],
+) -> RepairStep:
+    """Act, and undo it unless the outputs came closer to the dense ones."""
+    start = time.perf_counter()
+    saved = _snapshot(model)
+    act()
+    after = divergence()
+    kept = after < before
+    if not kept:
+        _restore_(model, saved)
+    return RepairStep(name, before, after, kept, time.perf_counter() - start)
+
+
+def _reference(model: nn.Module, dense: nn.Module | None) -> nn.Module:
+    if dense is model:
+        raise InputError("'dense' must be another network than the pruned one: a copy made before.")
+    if dense is not None:
+        return dense
+    if any(isinstance(m, Mask) and bool(m.repaired) for m in model.modules()):
+        raise InputError(
+            "This network was repaired before, so the weights under its masks are no longer dense. "
+            "Pass dense=, the unpruned network."
+        )
+    reference = copy.deepcopy(model)
+    remove_(reference)
+    return reference
+
+
+def _collect(images: Iterable[Any], model: nn.Module) -> list[Any]:
+    batches = [move(batch, model) for batch in images]
+    if not batches:
+        raise InputError("There are no calibration images: the iterable gave no batch.")
+    if len(batches) > MOST_BATCHES:
+        step = -(-len(batches) // MOST_BATCHES)
+        batches = [_join(batches[i : i + step]) for i in range(0, len(batches), step)]
+    return batches
+
+
+def _join(batches: list[Any]) -> Any:
+    """Several batches of one kind as one."""
+    first = batches[0]
+    try:
+        if isinstance(first, Tensor):
+            return torch.cat(batches)
+        if isinstance(first, Mapping):
+            return {key: _join([batch[key] for batch in batches]) for key in first}
+        if isinstance(first, tuple | list):
+            return [_join(list(parts)) for parts in zip(*batches, strict=True)]
+    except (RuntimeError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"More than {MOST_BATCHES} batches must be joined, which failed: {error}. The first "
+            f"is {describe(first)}. Use larger batches of one shape."
+        ) from error
+    return first
+
+
+def _fit(
+    reference: nn.Module, batches: list[Any], forward: Forward | None, notes: list[str]
+) -> list[Any]:
+    """As many batches as may be held at one time."""
+    widest = 0
+
+    def look(_: nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal widest
+        held = sum(t.numel() * t.element_size() for t in tensors_of([*inputs, output]))
+        widest = max(widest, held)
+
+    leaves = [m for m in reference.modules() if not list(m.children())]
+    handles = [m.register_forward_hook(look) for m in leaves]
+    try:
+        run(reference, batches[0], forward)
+    finally:
+        for handle in handles:
+            handle.remove()
+    # Held at a stop: a module's input and output or the residual stream, in both networks.
+    each = 3 * widest / size_of(batches[0])
+    total = 0
+    for count, batch in enumerate(batches):
+        total += size_of(batch)
+        if count and total * each > MEMORY:
+            notes.append(
+                f"Only {total - size_of(batch)} calibration images were used: more activations "
+                f"would take over {MEMORY >> 30} GB."
+            )
+            return batches[:count]
+    return batches
+
+
+def _logits(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:
+    return logits_of(run(model, batch, forward)).double()
+
+
+def _divergence(target: list[Tensor], outputs: Iterable[Tensor]) -> float:
+    """KL(dense ‖ pruned), mean over images, in nats; infinite if the outputs are not finite."""
+    total, count = 0.0, 0
+    for dense, pruned in zip(target, outputs, strict=True):
+        log_dense, log_pruned = functional.log_softmax(dense, 1), functional.log_softmax(pruned, 1)
+        total += float((log_dense.exp() * (log_dense - log_pruned)).sum())
+        count += len(dense)
+    mean = total / count
+    return mean if mean == mean else float("inf")
+
+
+def _snapshot(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in _tensors(model)}
+
+
+def _restore_(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in _tensors(model):
+            tensor.copy_(saved[name])
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+@contextmanager
+def _atomic(model: nn.Module) -> Iterator[None]:
+    """An error inside leaves every parameter and buffer as it was."""
+    saved = _snapshot(model)
+    try:
+        yield
+    except BaseException:
+        _restore_(model, saved)
+        raise

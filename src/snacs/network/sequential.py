@@ -1,0 +1,353 @@
+"""The least-squares pass of repair: all masked layers, in order, in one run of the network.
+
+Each layer's kept weights are solved so that its output, computed from the inputs that the already
+repaired network gives it, matches the dense layer's output on dense inputs. Where that output is
+added to a residual stream (``Structure.sums``), the target also makes up for the error that the
+stream carries already:
+
+    target = dense output + (dense stream − pruned stream) / BatchNorm scale
+
+Such a layer is solved when the addition is reached, because only then the stream is known; its
+operand of the sum is then computed again from the new weights.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+
+from snacs.errors import InputError, ModelError
+from snacs.network import lockstep
+from snacs.network.batches import Forward, run
+from snacs.network.leastsquares import Moments, Solution, solve
+from snacs.network.masking import mask_of, masks_of, original_of, spread
+from snacs.network.trace import is_addition
+from snacs.values import BoolArray, Structure, Sum
+
+Progress = Callable[[int, int, str], None]
+
+# A Gram matrix of this many columns takes 0.5 GB; wider layers (a classifier behind a large
+# Flatten) are left and listed.
+WIDEST = 8192
+
+
+@dataclass(frozen=True)
+class LayerRepair:
+    """Squared error of a layer's output against the dense one, relative to its energy."""
+
+    name: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One layer to solve: its mask, the norm that can carry its offset, its residual sum."""
+
+    name: str
+    module: nn.Module
+    keep: BoolArray
+    carrier: _BatchNorm | None
+    sum: Sum | None
+
+
+def solve_layers_(
+    model: nn.Module,
+    dense: nn.Module,
+    batches: Sequence[Any],
+    *,
+    structure: Structure,
+    forward: Forward | None = None,
+    ridge: float = 1e-3,
+    progress: Progress | None = None,
+) -> tuple[list[LayerRepair], list[str]]:
+    """Solve all masked layers of ``model``, in eval mode; returns errors and what was left, why.
+
+    The caller restores the weights if this raises.
+    """
+    tasks, notes = _tasks(model, dense, structure)
+    here = threading.local()
+    sums = {task.sum.call: task.sum for task in tasks.values() if task.sum is not None}
+
+    def job(network: nn.Module, batch: Any) -> None:
+        here.saved, here.replaying = {}, False
+        # Both are set per thread, so they are set in here.
+        with torch.no_grad(), _Additions(sums, partial(_at_sum, network, here)):
+            run(network, batch, forward)
+
+    pairs = [
+        (lockstep.Worker(partial(job, dense, batch)), lockstep.Worker(partial(job, model, batch)))
+        for batch in batches
+    ]
+    done: list[LayerRepair] = []
+    threads = [worker for pair in pairs for worker in pair]
+    with _hooks(model, dense, tasks, here), lockstep.closing(threads):
+        while (found := _gather(pairs, tasks, dense)) is not None:
+            task, moments = found
+            done.append(_solve_(task, moments, ridge))
+            if progress is not None:
+                progress(len(done), len(tasks), task.name)
+    reached = {layer.name for layer in done}
+    notes += [f"{name}: not reached by the forward pass." for name in tasks if name not in reached]
+    return done, notes
+
+
+def _tasks(
+    model: nn.Module, dense: nn.Module, structure: Structure
+) -> tuple[dict[str, _Task], list[str]]:
+    """What to solve, in order of the forward pass, and what not and why."""
+    masks, notes = masks_of(model), []
+    known = {layer.name: layer for layer in structure}
+    chosen: dict[str, BoolArray] = {}
+    for name in sorted(masks, key=lambda name: [*known, *masks].index(name)):
+        module = model.get_submodule(name)
+        weight = original_of(module)
+        _check_twin(dense, name, weight)
+        if name not in known:
+            notes.append(f"{name}: not part of the given structure.")
+        elif known[name].calls > 1:
+            # Each call sees other inputs; one solution for the first would spoil the others.
+            notes.append(f"{name}: called {known[name].calls} times per pass.")
+        elif weight[0].numel() > WIDEST:
+            notes.append(f"{name}: {weight[0].numel()} columns, more than {WIDEST}.")
+        elif not masks[name].any():
+            notes.append(f"{name}: no connection is left.")
+        else:
+            mask = torch.from_numpy(masks[name])
+            chosen[name] = (
+                spread(mask, weight).expand(weight.shape).reshape(len(weight), -1).numpy()
+            )
+    sums = _sums(model, chosen, structure)
+    tasks = {
+        name: _Task(
+            name=name,
+            module=model.get_submodule(name),
+            keep=np.ascontiguousarray(keep),
+            carrier=_carrier(model, name, structure),
+            sum=sums.get(name),
+        )
+        for name, keep in chosen.items()
+    }
+    return tasks, notes
+
+
+def _check_twin(dense: nn.Module, name: str, weight: Tensor) -> None:
+    try:
+        shape = tuple(original_of(dense.get_submodule(name)).shape)
+    except AttributeError:
+        raise InputError(
+            f"The dense network has no layer {name!r}. Pass the network that was pruned, unpruned."
+        ) from None
+    if shape != tuple(weight.shape):
+        raise InputError(
+            f"Layer {name!r} has a weight of shape {tuple(weight.shape)} here and {shape} in the "
+            "dense network. Pass the network that was pruned, unpruned."
+        )
+
+
+def _sums(
+    model: nn.Module, chosen: Mapping[str, BoolArray], structure: Structure
+) -> dict[str, Sum]:
+    """The sum at which a layer is solved. If both operands are layers, the later one makes up."""
+    order = {layer.name: index for index, layer in enumerate(structure)}
+    by_call: dict[int, Sum] = {}
+    for found in structure.sums:
+        norm = None if found.norm is None else model.get_submodule(found.norm)
+        if found.layer not in chosen or not (norm is None or isinstance(norm, _BatchNorm)):
+            continue
+        best = by_call.get(found.call)
+        if best is None or order[best.layer] < order[found.layer]:
+            by_call[found.call] = found
+    first: dict[str, Sum] = {}
+    for call in sorted(by_call):
+        first.setdefault(by_call[call].layer, by_call[call])
+    return first
+
+
+def _carrier(model: nn.Module, name: str, structure: Structure) -> _BatchNorm | None:
+    """The BatchNorm that reads this layer alone: its running mean can hold an offset.
+
+    That is exact in eval mode, and in train mode BatchNorm does not see offsets at all.
+    """
+    readers = [n for n in structure.norms if any(feed.source == name for feed in n.feeds)]
+    if len(readers) != 1 or any(feed.source != name for feed in readers[0].feeds):
+        return None
+    feeds, channels = readers[0].feeds, structure[name].c_out
+    whole = len(feeds) == 1 and feeds[0].first == feeds[0].start == 0
+    norm = model.get_submodule(readers[0].name)
+    if not whole or readers[0].channels != channels or not isinstance(norm, _BatchNorm):
+        return None
+    return norm if norm.track_running_stats else None
+
+
+class _Additions(TorchFunctionMode):
+    """Counts additions as the tracer does and reports those that a layer waits for."""
+
+    def __init__(
+        self, sums: Mapping[int, Sum], report: Callable[[Sum, Sequence[Any]], None]
+    ) -> None:
+        super().__init__()
+        self._sums, self._report, self._count = sums, report, 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_addition(func):
+            found = self._sums.get(self._count)
+            self._count += 1
+            if found is not None:
+                named = kwargs or {}
+                self._report(found, [*args, *(named[k] for k in ("input", "other") if k in named)])
+        return func(*args, **(kwargs or {}))
+
+
+def _at_sum(network: nn.Module, here: Any, found: Sum, operands: Sequence[Any]) -> None:
+    """Hold before the addition; in the pruned network, bring the layer's operand up to date."""
+    saved = here.saved.pop(found.layer, None)
+    if saved is None:
+        return
+    lockstep.pause(found.layer, (saved, operands[1 - found.operand]))
+    if here.pruned:
+        here.replaying = True
+        try:
+            fresh = network.get_submodule(found.layer)(saved)
+            if found.norm is not None:
+                fresh = network.get_submodule(found.norm)(fresh)
+        finally:
+            here.replaying = False
+        operands[found.operand].copy_(fresh.reshape(operands[found.operand].shape))
+
+
+@contextmanager
+def _hooks(
+    model: nn.Module, dense: nn.Module, tasks: Mapping[str, _Task], here: Any
+) -> Iterator[None]:
+    """Pruned layers show what enters them, dense ones what leaves them."""
+
+    def show(name: str, tensor: Tensor, *, pruned: bool) -> None:
+        if here.replaying:
+            return
+        here.pruned = pruned
+        if tasks[name].sum is None:
+            lockstep.pause(name, (tensor, None))
+        else:
+            here.saved[name] = tensor
+
+    def entering(name: str) -> Any:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            show(name, args[0] if args else kwargs["input"], pruned=True)
+
+        return hook
+
+    def leaving(name: str) -> Any:
+        return lambda _module, _inputs, output: show(name, output, pruned=False)
+
+    handles = []
+    try:
+        for name in tasks:
+            module, twin = model.get_submodule(name), dense.get_submodule(name)
+            handles.append(module.register_forward_pre_hook(entering(name), with_kwargs=True))
+            handles.append(twin.register_forward_hook(leaving(name)))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _gather(
+    pairs: Sequence[tuple[lockstep.Worker, lockstep.Worker]],
+    tasks: Mapping[str, _Task],
+    dense: nn.Module,
+) -> tuple[_Task, Moments] | None:
+    """Run all passes to their next stop and sum up what they show; None at the end."""
+    task: _Task | None = None
+    moments: Moments | None = None
+    scale: Tensor | None = None
+    ended = False
+    for number, (dense_worker, pruned_worker) in enumerate(pairs):
+        for_dense, for_pruned = dense_worker.advance(), pruned_worker.advance()
+        if for_dense is None and for_pruned is None and (ended or number == 0):
+            ended = True
+            continue
+        if number == 0 and for_pruned is not None:
+            task = tasks[for_pruned.key]
+            moments, scale = Moments(task.module), _scale(task, dense)
+        if (
+            ended or task is None or moments is None or for_dense is None or for_pruned is None
+            or for_dense.key != task.name or for_pruned.key != task.name
+        ):  # fmt: skip
+            raise ModelError(
+                "The network took different paths for different batches (or for dense and pruned "
+                "weights), so its layers cannot be repaired in order. Use least_squares=False."
+            )
+        inputs, stream = for_pruned.payload
+        target, dense_stream = for_dense.payload
+        if scale is not None and isinstance(stream, Tensor) and isinstance(dense_stream, Tensor):
+            target = target + (dense_stream - stream).reshape(target.shape) * scale
+        moments.add(inputs, target)
+    return None if task is None or moments is None else (task, moments)
+
+
+def _scale(task: _Task, dense: nn.Module) -> Tensor | None:
+    """What one unit of the stream is worth before the norm: 1 / (BatchNorm scale), per channel."""
+    if task.sum is None:
+        return None
+    weight = original_of(task.module)
+    if task.sum.norm is None:
+        return torch.ones((), dtype=weight.dtype, device=weight.device)
+    norm = dense.get_submodule(task.sum.norm)
+    if not isinstance(norm, _BatchNorm) or norm.running_var is None:
+        return None
+    factor = (norm.running_var + norm.eps).rsqrt()
+    if norm.affine:
+        factor = factor * norm.weight.detach()
+    # A channel that the norm all but switches off cannot make up for anything.
+    usable = factor.abs() > 1e-3 * factor.abs().mean()
+    worth = torch.where(usable, 1 / torch.where(usable, factor, 1.0), 0.0)
+    return worth.reshape(-1, *(1 for _ in range(weight.ndim - 2)))
+
+
+def _solve_(task: _Task, moments: Moments, ridge: float) -> LayerRepair:
+    """Write one layer's solution into the tensors under its masks."""
+    if not moments.finite:
+        raise ModelError(
+            f"NaN or infinite activations reach layer {task.name!r}. Check the images and weights."
+        )
+    weight = original_of(task.module)
+    has_bias = getattr(task.module, "bias", None) is not None
+    bias = original_of(task.module, "bias") if has_bias else None
+    solution = solve(
+        moments,
+        weight.detach().reshape(len(weight), -1),
+        task.keep,
+        bias=bias,
+        offset=has_bias or task.carrier is not None,
+        ridge=ridge,
+    )
+    with torch.no_grad():
+        _write_(task, weight, bias, solution)
+    mask = mask_of(task.module)
+    if mask is not None:
+        mask.repaired.fill_(True)
+    return LayerRepair(task.name, solution.before, solution.after)
+
+
+def _write_(task: _Task, weight: Tensor, bias: Tensor | None, solution: Solution) -> None:
+    keep = torch.from_numpy(task.keep).to(weight.device).reshape(weight.shape)
+    weight.copy_(torch.where(keep, solution.weight.to(weight).reshape(weight.shape), weight))
+    live = torch.from_numpy(task.keep.any(axis=1)).to(weight.device)
+    if bias is not None:
+        bias.copy_(torch.where(live, solution.offset.to(bias), bias))
+    elif task.carrier is not None and task.carrier.running_mean is not None:
+        mean = task.carrier.running_mean
+        mean.sub_(torch.where(live, solution.offset.to(mean), torch.zeros_like(mean)))

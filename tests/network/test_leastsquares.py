@@ -1,0 +1,131 @@
+"""The solver against plain numpy, one filter at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from snacs.network import leastsquares
+from snacs.network.leastsquares import Moments, outputs_of, solve, windows_of
+
+MODULES = [
+    nn.Conv2d(4, 6, 3, padding=1),
+    nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(0, 2), dilation=(1, 2), bias=False),
+    nn.Conv2d(4, 6, 3, padding="same", groups=2),
+    nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular"),
+    nn.Conv1d(4, 6, 5, stride=2, padding=2),
+    nn.Conv3d(4, 6, 2, groups=2),
+    nn.Linear(7, 6),
+]
+
+
+def inputs_for(module):
+    generator = torch.Generator().manual_seed(0)
+    if isinstance(module, nn.Linear):
+        return torch.randn(5, 3, 7, generator=generator)
+    return torch.randn(5, 4, *(7 for _ in module.kernel_size), generator=generator)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_windows_times_weights_are_the_output(module):
+    x = inputs_for(module)
+    output = module(x)
+    windows = windows_of(module, x)
+    groups = windows.shape[0]
+    product = module.weight.reshape(groups, -1, windows.shape[1]) @ windows
+    if module.bias is not None:
+        product = product + module.bias.reshape(groups, -1, 1)
+    # float32 sums of at most 36 products in another order
+    assert torch.allclose(product, outputs_of(module, output), atol=1e-5)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_blocks_add_up_to_the_whole(module, monkeypatch):
+    x = inputs_for(module).double()
+    module = module.double()
+    target = torch.randn_like(module(x).detach())
+    whole, parts = Moments(module), Moments(module)
+    whole.add(x, target)
+    monkeypatch.setattr(leastsquares, "BLOCK", 1)
+    parts.add(x, target)
+    module.float()
+    assert whole.count == parts.count
+    assert torch.allclose(whole.gram, parts.gram)  # float64: only the order of sums differs
+    assert torch.allclose(whole.cross, parts.cross)
+
+
+def reference(x, t, v, keep, *, ridge, offset):
+    """One filter: columns of x (positions, n), targets t (positions,), weights before v."""
+    x, t, v = (np.asarray(a, dtype=np.float64) for a in (x, t, v))
+    if offset:
+        centre, level = x.mean(0), t.mean()
+        x, t = x - centre, t - level
+    gram = x.T @ x
+    pull = ridge * np.mean(np.diag(gram))
+    w = np.zeros(len(v))
+    s = np.flatnonzero(keep)
+    right = x[:, s].T @ t + pull * v[s]
+    w[s] = np.linalg.solve(gram[np.ix_(s, s)] + pull * np.eye(len(s)), right)
+    return w, (level - w @ centre if offset else 0.0)
+
+
+@pytest.mark.parametrize("offset", [True, False])
+@pytest.mark.parametrize("share", [0.2, 0.9])  # kept columns; 0.9 goes through the inverse
+def test_solution_is_that_of_the_normal_equations(offset, share):
+    rng = np.random.default_rng(0)
+    n, filters, positions = 80, 5, 400
+    module = nn.Linear(n, filters, bias=False).double()
+    x = rng.normal(size=(positions, n)) @ rng.normal(size=(n, n)) + 1.0
+    t = rng.normal(size=(positions, filters)) + 3.0
+    keep = rng.random((filters, n)) < share
+    keep[3] = keep[2]
+    moments = Moments(module)
+    moments.add(torch.from_numpy(x), torch.from_numpy(t))
+    v = module.weight.detach()
+    found = solve(moments, v, keep, bias=None, offset=offset, ridge=1e-3)
+    for i in range(filters):
+        w, b = reference(x, t[:, i], v[i], keep[i], ridge=1e-3, offset=offset)
+        # condition number about 1e5 in float64
+        assert np.allclose(found.weight[i].numpy(), w, atol=1e-9)
+        assert np.isclose(float(found.offset[i]), b, atol=1e-9)
+    residual = t - x @ found.weight.numpy().T - found.offset.numpy()
+    assert np.isclose(found.after, (residual**2).sum() / (t**2).sum(), rtol=1e-8)
+    residual = t - x @ (v.numpy() * keep).T
+    assert np.isclose(found.before, (residual**2).sum() / (t**2).sum(), rtol=1e-8)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    seed=st.integers(0, 2**16),
+    share=st.floats(0.0, 1.0),
+    ridge=st.sampled_from([1e-9, 1e-3, 10.0]),
+    offset=st.booleans(),
+    groups=st.sampled_from([1, 2]),
+)
+def test_the_error_never_rises_and_removed_columns_stay_zero(seed, share, ridge, offset, groups):
+    generator = torch.Generator().manual_seed(seed)
+    module = nn.Conv2d(4, 4, 3, padding=1, groups=groups).double()
+    x = torch.randn(3, 4, 5, 5, generator=generator, dtype=torch.float64)
+    x[:, 1] = x[:, 0]  # singular Gram matrix
+    target = torch.randn(3, 4, 5, 5, generator=generator, dtype=torch.float64)
+    weight = module.weight.detach().reshape(4, -1)
+    keep = (torch.rand(weight.shape, generator=generator) < share).numpy()
+    moments = Moments(module)
+    moments.add(x, target)
+    found = solve(moments, weight, keep, bias=module.bias, offset=offset, ridge=ridge)
+    assert found.after <= found.before + 1e-12  # rounding of float64 sums
+    assert not found.weight[torch.from_numpy(~keep)].any()
+
+
+def test_dead_inputs_leave_weights_alone():
+    module = nn.Linear(3, 2)
+    moments = Moments(module)
+    moments.add(torch.zeros(10, 3), torch.ones(10, 2))
+    keep = np.ones((2, 3), dtype=bool)
+    found = solve(moments, module.weight.detach(), keep, bias=module.bias, offset=True, ridge=1e-3)
+    assert torch.equal(found.weight.float(), module.weight.detach())
+    assert torch.allclose(found.offset, torch.ones(2, dtype=torch.float64))
