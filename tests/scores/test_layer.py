@@ -21,7 +21,7 @@ from snacs.scores.hashing import (
     draw_shifts,
 )
 from snacs.scores.kernels import number_codes, sort_cells
-from snacs.scores.kernels_layer import code_without, number_rows, sum_children
+from snacs.scores.kernels_layer import code_without, number_rows, pack_children, sum_children
 from snacs.scores.layer import mean_deviation, project_inputs, score_layer
 from snacs.scores.scaling import rescale, scaling_value
 from snacs.values import Evidence
@@ -143,15 +143,16 @@ def test_every_way_through_a_cell_equals_reference(
     samples, bins, cells, children, support, way, seed
 ):
     rng = np.random.default_rng(seed)
-    x, _ = number_rows(rng.integers(0, bins, (children, samples)).astype(np.int32))
+    x, bins_x = number_rows(rng.integers(0, bins, (children, samples)).astype(np.int32))
     y, bins_y = number_codes(rng.integers(0, 3, (1, samples)))
     z, cells_z = number_codes(rng.integers(0, cells, (1, samples)))
     sorted_cells = sort_cells(z, cells_z, y, bins_y)
-    codes = np.ascontiguousarray(x.T.astype(np.uint8))
+    packed, largest, place = pack_children(x, bins_x)
     edges = support == "edges"
     if way == "as chosen":
-        total = sum_children(codes, bins, sorted_cells, edges)
+        total = sum_children(packed, largest, sorted_cells, edges).reshape(-1)[place]
     else:
+        codes = np.ascontiguousarray(x.T.astype(np.uint8))
         order, ends, _, cell_ends, _, _ = sorted_cells
         total = np.zeros(children)
         start = first = 0
@@ -161,7 +162,7 @@ def test_every_way_through_a_cell_equals_reference(
                 kernels_layer.add_small(codes, order, own, start, edges, total)
             else:
                 kind = np.uint8 if way == "bytes" else np.uint16
-                space = np.zeros((len(own) + 1, bins, children), kind)
+                space = np.zeros((len(own) + 1, children), kind)
                 kernels_layer.add_large(codes, order, own, start, bins, edges, space, total)
             start, first = own[-1], last
     expected = [estimate(row, y, z, support=support) for row in x]
@@ -174,18 +175,21 @@ def test_cells_of_more_than_255_samples_do_not_overflow():
     x[1] = rng.integers(0, 2, 700)
     y = (x[1] ^ (rng.random(700) < 0.2)).astype(np.int32)
     z = np.zeros(700, np.int32)
-    total = sum_children(x.T.astype(np.uint8).copy(), 2, sort_cells(z, 1, y, 2), False)
+    packed, largest, place = pack_children(x, np.array([1, 2]))
+    total = sum_children(packed, largest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
     assert total / 1400 == pytest.approx([0, estimate(x[1], y, z)], abs=AGREES)
 
 
 def test_blocks_of_children_are_put_together():
-    children = kernels_layer.BLOCK + 3
+    children = kernels_layer.WIDTH + 3
     rng = np.random.default_rng(1)
-    x = rng.integers(0, 3, (children, 12)).astype(np.int32)
+    x, bins = number_rows(rng.integers(0, 5, (children, 12)).astype(np.int32))
     y, z = rng.integers(0, 2, 12).astype(np.int32), np.zeros(12, np.int32)
-    total = sum_children(x.T.astype(np.uint8).copy(), 3, sort_cells(z, 1, y, 2), False)
-    some = [0, kernels_layer.BLOCK - 1, kernels_layer.BLOCK, children - 1]
-    assert total[some] / 24 == pytest.approx([estimate(x[i], y, z) for i in some], abs=AGREES)
+    packed, largest, place = pack_children(x, bins)
+    assert len(packed) == 2
+    assert largest[0] <= largest[1] == bins.max()
+    total = sum_children(packed, largest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
+    assert total / 24 == pytest.approx([estimate(row, y, z) for row in x], abs=AGREES)
 
 
 def test_rank_one_update_leaves_exactly_one_input_out():

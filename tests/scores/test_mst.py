@@ -75,6 +75,15 @@ def test_statistic_by_hand():
     assert halves.statistic(7) == 0  # never below
 
 
+@given(st.integers(4, 30), st.integers(0, 3), st.integers(0, 10**6))
+@settings(deadline=None, max_examples=30)
+def test_one_pair_equals_the_reference(samples, dims_z, seed):
+    rng = np.random.default_rng(seed)
+    x, y, z = (rng.normal(size=(samples, dims)) for dims in (2, 1, dims_z))
+    halves = Halves.draw(rng, samples)
+    assert geometric(x, y, z, halves) == geometric_reference(x, y, z, halves)
+
+
 def test_dependence_is_told_from_conditional_independence():
     rng = np.random.default_rng(1)
     samples = 400

@@ -91,11 +91,11 @@ def score_child(
         places,
         threads=threads,
     )
-    found = np.zeros(MEASURES)
-    for (block, columns), (values, counts) in zip(places, results, strict=True):
-        for rows, value in zip(block.rows, values, strict=True):
-            scores[rows, columns] = value
-        found += counts
+    columns_done = iter(results)
+    for block in blocks:
+        own = [next(columns_done)[0] for _ in block.columns]
+        scores[block.filters] = block.spread(np.stack(own, axis=1))
+    found = np.sum([counts for _, counts in results], axis=0)
     pairs = config.shifts * sum(len(block.rows) * len(block.columns) for block in blocks)
     occupancy = occupancy_of(found, pairs=pairs, samples=len(evidence.outputs))
     return task.terms.factor * scores, occupancy
@@ -118,7 +118,7 @@ def _score_column(
     task: _Task, block: Block, columns: slice
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """All single filters of a block that read one channel: scalars, counted in a dense table."""
-    rows = slice(block.rows[0].start, block.rows[-1].stop)
+    rows = block.filters
     found = np.zeros(MEASURES)
     values = score_channel(
         task.windows(block, columns)[0],

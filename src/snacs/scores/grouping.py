@@ -37,6 +37,16 @@ class Block:
         """True where every group is one filter, on both sides."""
         return all(part.stop - part.start == 1 for part in (*self.rows, *self.columns))
 
+    @property
+    def filters(self) -> slice:
+        """All output filters of the block."""
+        return slice(self.rows[0].start, self.rows[-1].stop)
+
+    def spread(self, values: Floats) -> Floats:
+        """(row groups, column groups) → (filters, columns): every connection its group's value."""
+        rows = np.repeat(values, [part.stop - part.start for part in self.rows], axis=0)
+        return np.repeat(rows, [part.stop - part.start for part in self.columns], axis=1)
+
     def channels(self, columns: slice) -> slice:
         """The absolute input channels of some columns."""
         return slice(columns.start + self.first_channel, columns.stop + self.first_channel)
@@ -76,7 +86,11 @@ def group_norms(weight: Floats, blocks: tuple[Block, ...]) -> Floats:
     """(c_out, c_in) L2 norms of the kernels; of a group, the root mean square of its kernels'."""
     squares = (weight.astype(np.float64) ** 2).sum(axis=2)
     for block in blocks:
-        for rows in block.rows:
-            for columns in block.columns:
-                squares[rows, columns] = squares[rows, columns].mean()
+        if not block.single:
+            own = squares[block.filters]
+            for axis, parts in ((0, block.rows), (1, block.columns)):
+                starts = [part.start - parts[0].start for part in parts]
+                sizes = [part.stop - part.start for part in parts]
+                own = np.add.reduceat(own, starts, axis=axis) / np.expand_dims(sizes, 1 - axis)
+            squares[block.filters] = block.spread(own)
     return np.asarray(np.sqrt(squares))

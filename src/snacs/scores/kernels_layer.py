@@ -11,8 +11,9 @@ bin, so that every step is a vector operation over children:
   segment and v.
 
 Counts are exact; each evaluation is in single precision and flushed to double once per cell.
-Memory per call: (largest number of segments in a cell + 1) · bins · BLOCK counts, besides the
-(N, children) bytes that all parents share.
+Children are cut into blocks of WIDTH, ordered by their number of bins, so that planes are few and
+rarely empty and all workspace stays in the first-level cache. Memory per call: 3 · WIDTH bytes per
+segment of the largest cell, besides the (N, children) bytes that all parents share.
 """
 
 from __future__ import annotations
@@ -25,11 +26,32 @@ from snacs.scores.kernels import compiled, number_codes, sum_pair
 
 PLANE_BINS = 32
 """Children with more bins than this are evaluated one by one: planes would be mostly empty."""
-BLOCK = 512
-"""Children at a time: the counts of a segment then stay in the first-level cache."""
+WIDTH = 128
+"""Children at a time."""
 COMPARE_COST = 0.08
 """Cost of comparing or adding one row of bytes, in evaluations of one row of children."""
 LIMIT = np.float32(2**30)
+
+
+def pack_children(numbers: Any, bins: Any) -> Any:
+    """Bytes for :func:`sum_children` from bin numbers (children, N).
+
+    Returns the bytes (blocks, N, WIDTH), the largest number of bins of each block, and the place
+    of every child among the blocks · WIDTH entries; places beyond the last child are padding.
+    """
+    children, samples = numbers.shape
+    order = np.argsort(bins, kind="stable")
+    width = min(WIDTH, -(-children // 32) * 32)
+    blocks = -(-children // width)
+    codes = np.zeros((blocks, samples, width), np.uint8)
+    largest = np.ones(blocks, np.int64)
+    for block in range(blocks):
+        chosen = order[block * width : (block + 1) * width]
+        codes[block, :, : len(chosen)] = numbers[chosen].T
+        largest[block] = bins[chosen].max()
+    place = np.empty(children, np.int64)
+    place[order] = np.arange(children)
+    return codes, largest, place
 
 
 @compiled
@@ -66,13 +88,28 @@ def code_without(projection: Any, values: Any, directions: Any, shift: Any) -> A
 
 
 @compiled
+def count_equal(codes: Any, order: Any, first: int, last: int, own: Any, counts: Any) -> None:
+    """Add to ``counts`` how many of the samples first … last agree with ``own``, child by child."""
+    position = first
+    while position + 1 < last:
+        one, two = codes[order[position]], codes[order[position + 1]]
+        for child in range(len(counts)):
+            counts[child] += np.uint8(one[child] == own[child]) + np.uint8(two[child] == own[child])
+        position += 2
+    if position < last:
+        row = codes[order[position]]
+        for child in range(len(counts)):
+            counts[child] += np.uint8(row[child] == own[child])
+
+
+@compiled
 def add_small(codes: Any, order: Any, ends: Any, start: int, edges: bool, total: Any) -> None:
     """Add one cell of few samples to ``total``, sample by sample."""
     children = codes.shape[1]
     stop = ends[-1]
     size = np.float32(stop - start)
-    equal_cell = np.empty(children, np.uint8)
-    equal_segment = np.empty(children, np.uint8)
+    in_cell = np.empty(children, np.uint8)
+    in_segment = np.empty(children, np.uint8)
     sums = np.zeros(children, np.float32)
     first = start
     for segment in range(len(ends)):
@@ -80,26 +117,22 @@ def add_small(codes: Any, order: Any, ends: Any, start: int, edges: bool, total:
         length = np.float32(last - first)
         for position in range(first, last):
             own = codes[order[position]]
-            equal_segment[:] = 0
-            for other in range(first, last):
-                row = codes[order[other]]
+            in_segment[:] = 0
+            count_equal(codes, order, first, last, own, in_segment)
+            in_cell[:] = in_segment
+            count_equal(codes, order, start, first, own, in_cell)
+            count_equal(codes, order, last, stop, own, in_cell)
+            if edges:
                 for child in range(children):
-                    equal_segment[child] += np.uint8(row[child] == own[child])
-            equal_cell[:] = equal_segment
-            for other in range(start, stop):
-                if first <= other < last:
-                    continue
-                row = codes[order[other]]
-                for child in range(children):
-                    equal_cell[child] += np.uint8(row[child] == own[child])
-            for child in range(children):
-                seen = np.float32(equal_segment[child])
-                observed = seen * size
-                expected = np.float32(equal_cell[child]) * length
-                if edges:
+                    seen = np.float32(in_segment[child])
+                    observed = seen * size
+                    expected = np.float32(in_cell[child]) * length
                     difference = observed - expected
                     sums[child] += difference * difference / (seen * (observed + expected))
-                else:
+            else:
+                for child in range(children):
+                    observed = np.float32(in_segment[child]) * size
+                    expected = np.float32(in_cell[child]) * length
                     sums[child] += expected / (observed + expected)
         first = last
     for child in range(children):
@@ -110,70 +143,94 @@ def add_small(codes: Any, order: Any, ends: Any, start: int, edges: bool, total:
 
 
 @compiled
+def count_code(codes: Any, order: Any, first: int, last: int, code: Any, counts: Any) -> None:
+    """Count the samples first … last whose byte is ``code``, child by child."""
+    counts[:] = 0
+    position = first
+    while position + 3 < last:
+        one, two = codes[order[position]], codes[order[position + 1]]
+        three, four = codes[order[position + 2]], codes[order[position + 3]]
+        for child in range(len(counts)):
+            counts[child] += (
+                np.uint8(one[child] == code)
+                + np.uint8(two[child] == code)
+                + np.uint8(three[child] == code)
+                + np.uint8(four[child] == code)
+            )
+        position += 4
+    while position < last:
+        row = codes[order[position]]
+        for child in range(len(counts)):
+            counts[child] += np.uint8(row[child] == code)
+        position += 1
+
+
+@compiled
 def add_large(
     codes: Any, order: Any, ends: Any, start: int, bins: int, edges: bool, counts: Any, total: Any
 ) -> None:
     """Add one cell of many samples to ``total``, plane by plane.
 
-    ``counts`` (segments + 1, bins, children) is workspace of a type that holds the cell's size;
-    its last entry receives the sums over segments.
+    ``counts`` (segments + 1, children) is workspace of a type that holds the cell's size; its last
+    row receives the sums over segments.
     """
     children = codes.shape[1]
     size = np.float32(ends[-1] - start)
-    whole = counts[len(ends)]
-    whole[:bins] = 0
-    one = counts.dtype.type(1)
-    none = counts.dtype.type(0)
-    first = start
-    for segment in range(len(ends)):
-        for code in range(bins):
-            byte = np.uint8(code)
-            plane = counts[segment, code]
-            plane[:] = 0
-            for position in range(first, ends[segment]):
-                row = codes[order[position]]
-                for child in range(children):
-                    plane[child] += one if row[child] == byte else none
-            for child in range(children):
-                whole[code, child] += plane[child]
-        first = ends[segment]
     sums = np.zeros(children, np.float32)
+    whole = counts[len(ends)]
     for code in range(bins):
-        if not whole[code].any():
+        whole[:] = 0
+        first = start
+        for segment in range(len(ends)):
+            plane = counts[segment]
+            count_code(codes, order, first, ends[segment], np.uint8(code), plane)
+            first = ends[segment]
+            for child in range(children):
+                whole[child] += plane[child]
+        if not whole.any():
             continue
         first = start
         for segment in range(len(ends)):
+            plane = counts[segment]
             length = np.float32(ends[segment] - first)
             first = ends[segment]
-            for child in range(children):
-                seen = np.float32(counts[segment, code, child])
-                observed = seen * size
-                expected = np.float32(whole[code, child]) * length
-                difference = observed - expected
-                # Both are whole numbers: where their sum is 0, so is the difference.
-                term = difference * difference / max(observed + expected, np.float32(1))
-                sums[child] += term * min(seen, np.float32(1)) if edges else term
+            if edges:
+                for child in range(children):
+                    seen = np.float32(plane[child])
+                    observed = seen * size
+                    expected = np.float32(whole[child]) * length
+                    difference = observed - expected
+                    both = max(observed + expected, np.float32(1))
+                    sums[child] += difference * difference * min(seen, np.float32(1)) / both
+            else:
+                for child in range(children):
+                    observed = np.float32(plane[child]) * size
+                    expected = np.float32(whole[child]) * length
+                    difference = observed - expected
+                    # Whole numbers: where their sum is 0 so is the difference, else it is above 1.
+                    sums[child] += difference * difference / max(observed + expected, np.float32(1))
     for child in range(children):
         total[child] += np.float64(sums[child]) / np.float64(size)
 
 
 @compiled
-def sum_children(codes: Any, bins: int, cells: Any, edges: bool) -> Any:
-    """Σ (r − α)² / (r + α) for every child, from the bytes (N, children) of their bins (φ = 1)."""
+def sum_children(codes: Any, bins: Any, cells: Any, edges: bool) -> Any:
+    """Σ (r − α)² / (r + α) for every child (φ = 1).
+
+    ``codes`` (blocks, N, WIDTH) are the bytes of their bins, ``bins`` (blocks,) says how many bins
+    the children of a block have at most; the result has shape (blocks, WIDTH).
+    """
     order, segment_end, _, cell_end, _, _ = cells
-    children = codes.shape[1]
-    total = np.zeros(children, np.float64)
+    blocks, _, width = codes.shape
+    total = np.zeros((blocks, width), np.float64)
     most = 0
     first = 0
     for cell in range(len(cell_end)):
         most = max(most, cell_end[cell] - first)
         first = cell_end[cell]
-    width = min(BLOCK, children)
-    bytes_ = np.empty((most + 1, bins, width), np.uint8)
-    words = np.empty((most + 1, bins, width), np.uint16)
-    for left in range(0, children, BLOCK):
-        right = min(left + BLOCK, children)
-        block = codes[:, left:right]
+    small_counts = np.empty((most + 1, width), np.uint8)
+    large_counts = np.empty((most + 1, width), np.uint16)
+    for block in range(blocks):
         start = 0
         first = 0
         for cell in range(len(cell_end)):
@@ -181,15 +238,14 @@ def sum_children(codes: Any, bins: int, cells: Any, edges: bool) -> Any:
             first = cell_end[cell]
             size = ends[-1] - start
             by_sample = size * (1 + COMPARE_COST * size)
-            by_plane = bins * (len(ends) + COMPARE_COST * (size + len(ends)))
-            if by_sample <= by_plane and size <= 255:
-                add_small(block, order, ends, start, edges, total[left:right])
-            elif size <= 255:
-                space = bytes_[:, :, : right - left]
-                add_large(block, order, ends, start, bins, edges, space, total[left:right])
+            by_plane = bins[block] * (len(ends) + COMPARE_COST * (size + len(ends)))
+            own, sums = codes[block], total[block]
+            if size > 255:
+                add_large(own, order, ends, start, bins[block], edges, large_counts, sums)
+            elif by_sample > by_plane:
+                add_large(own, order, ends, start, bins[block], edges, small_counts, sums)
             else:
-                space = words[:, :, : right - left]
-                add_large(block, order, ends, start, bins, edges, space, total[left:right])
+                add_small(own, order, ends, start, edges, sums)
             start = ends[-1]
     return total
 

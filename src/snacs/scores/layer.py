@@ -46,6 +46,7 @@ from snacs.scores.kernels_layer import (
     PLANE_BINS,
     code_without,
     number_rows,
+    pack_children,
     sum_children,
     sum_rows,
 )
@@ -55,6 +56,7 @@ from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
 from snacs.values import Evidence
 
 Numbers = tuple[NDArray[np.int32], int]
+Planes = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 Rest = Callable[[slice], Numbers]
 
 
@@ -92,11 +94,8 @@ def score_layer(
     for block in blocks:
         view = _View.draw(evidence, config, rng, block, terms, inputs, outputs)
         for shift in shifts:
-            for columns, values in zip(
-                block.columns, view.score(shift, found, threads=threads), strict=True
-            ):
-                for rows, value in zip(block.rows, values, strict=True):
-                    scores[rows, columns] += value / config.shifts
+            values = view.score(shift, found, threads=threads)
+            scores[block.filters] += block.spread(values) / config.shifts
     pairs = config.shifts * sum(len(block.columns) for block in blocks)
     occupancy = occupancy_of(found, pairs=pairs, samples=len(evidence.inputs))
     return terms.factor * scores, occupancy
@@ -154,7 +153,6 @@ class _View:
     ) -> _View:
         samples = inputs.shape[1]
         channels = block.channels(slice(0, block.columns[-1].stop))
-        filters = slice(block.rows[0].start, block.rows[-1].stop)
         count = direction_count(samples, config.directions)
         widest = max(part.stop - part.start for part in (*block.rows, *block.columns))
         return _View(
@@ -162,9 +160,9 @@ class _View:
             block=block,
             terms=terms,
             raw_inputs=np.ascontiguousarray(evidence.inputs[:, channels].T),
-            raw_outputs=np.ascontiguousarray(evidence.outputs[:, filters].T),
+            raw_outputs=np.ascontiguousarray(evidence.outputs[:, block.filters].T),
             inputs=inputs[channels],
-            outputs=outputs[filters],
+            outputs=outputs[block.filters],
             group_hash=VectorHash.draw(
                 rng, kind=config.hash, dims=widest, samples=samples, directions=count
             ),
@@ -174,8 +172,8 @@ class _View:
 
     def score(
         self, shift: NDArray[np.float32], found: NDArray[np.float64], *, threads: int
-    ) -> list[NDArray[np.float64]]:
-        """One array of scores over row groups for every column group; adds their occupancy."""
+    ) -> NDArray[np.float64]:
+        """(row groups, column groups) scores at one shift; adds their occupancy."""
         first = self.block.rows[0].start
         rows = [slice(part.start - first, part.stop - first) for part in self.block.rows]
         x = self._side(self.outputs, self.raw_outputs, rows, shift[0])
@@ -183,7 +181,7 @@ class _View:
         rest = self._rest(shift[2])
         planes = None
         if self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS:
-            planes = np.ascontiguousarray(x.numbers.T.astype(np.uint8))
+            planes = pack_children(x.numbers, x.bins)
         results = map_threads(
             lambda parent: self._score_parent(parent, x, y, planes, rest),
             range(len(self.block.columns)),
@@ -191,7 +189,7 @@ class _View:
         )
         for _, counts in results:
             found += counts
-        return [values for values, _ in results]
+        return np.stack([values for values, _ in results], axis=1)
 
     def _side(
         self,
@@ -246,7 +244,7 @@ class _View:
         parent: int,
         x: _Side,
         y: _Side,
-        planes: NDArray[np.uint8] | None,
+        planes: Planes | None,
         rest: Rest,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Scores of all row groups against one column group at one shift, and its occupancy."""
@@ -258,7 +256,8 @@ class _View:
         )
         edges = self.config.support == "edges"
         if planes is not None:
-            sums = sum_children(planes, int(x.bins.max()), cells, edges)
+            codes, largest, place = planes
+            sums = sum_children(codes, largest, cells, edges).reshape(-1)[place]
         else:
             cellwise = int(self.terms.cellwise)
             squares = (x.squares, y.squares[parent], self._rest_squares(columns, z, cells_z))

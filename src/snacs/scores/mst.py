@@ -72,12 +72,15 @@ class Halves:
         return max(0.0, 1 - crossing * (first + second) / (2 * first * second))
 
 
-def squared_distances(points: Floats) -> NDArray[np.float64]:
+def squared_distances(points: Floats, *, dtype: Any = np.float64) -> NDArray[Any]:
     """(N, N) squared Euclidean distances of (N, dims) points by one matrix product."""
-    centred = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
+    centred = (points - points.mean(axis=0, dtype=np.float64)).astype(dtype)
     squares = (centred**2).sum(axis=1)
-    distances = squares[:, None] + squares[None, :] - 2 * (centred @ centred.T)
-    return np.asarray(np.maximum(distances, 0))
+    distances = centred @ centred.T
+    distances *= -2
+    distances += squares[:, None]
+    distances += squares[None, :]
+    return np.asarray(np.maximum(distances, 0, out=distances))
 
 
 def tree_reference(points: Floats) -> tuple[NDArray[np.int64], float]:
@@ -95,6 +98,11 @@ def tree(points: Floats) -> tuple[NDArray[np.int64], float]:
     parent = grow_tree(distances.astype(np.float32), np.zeros((0, len(points)), np.float32))
     edges = np.stack([np.arange(1, len(points)), parent[1:]], axis=1)
     return edges, float(np.sqrt(distances[edges[:, 0], edges[:, 1]]).sum())
+
+
+def _crossing(parent: NDArray[np.int32], label: NDArray[np.int64]) -> int:
+    """R from the parents of all points but the root."""
+    return int((label[1:] != label[parent[1:]]).sum())
 
 
 def crossing_edges(edges: NDArray[np.int64], label: NDArray[np.int64]) -> int:
@@ -122,10 +130,16 @@ def geometric_reference(x: Floats, y: Floats, z: Floats, halves: Halves) -> floa
 
 
 def geometric(x: Floats, y: Floats, z: Floats, halves: Halves) -> float:
-    """The same with a matrix product and a compiled Prim, for one pair."""
-    points = np.concatenate([x, resample_reference(y, z, halves), z], axis=1)
-    edges, _ = tree(points)
-    return halves.statistic(crossing_edges(edges, halves.label))
+    """The same for one pair with one matrix product, in single precision, and a compiled Prim."""
+    samples, source = len(x), halves.permuted
+    base = np.zeros((samples, samples), np.float32)
+    if z.shape[1]:
+        base = squared_distances(z, dtype=np.float32)
+        source = nearest_among(base, halves.resampled)
+    drawn = y.copy()
+    drawn[halves.resampled] = y[source]
+    extra = np.ascontiguousarray(np.concatenate([x, drawn], axis=1).T, dtype=np.float32)
+    return halves.statistic(_crossing(grow_tree(base, extra), halves.label))
 
 
 def score_mint(
@@ -177,11 +191,8 @@ def _score_block(
         values = []
         for rows in block.rows:
             parent = grow_tree(base, outputs[rows])
-            crossing = int((label[1:] != label[parent[1:]]).sum())
-            values.append(halves.statistic(crossing))
+            values.append(halves.statistic(_crossing(parent, label)))
         return values
 
     results = map_threads(score_parent, block.columns, threads=threads)
-    for columns, values in zip(block.columns, results, strict=True):
-        for rows, value in zip(block.rows, values, strict=True):
-            scores[rows, columns] = value
+    scores[block.filters] = block.spread(np.array(results).T)
