@@ -17,14 +17,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from snacs.config import Config, Goal
-from snacs.errors import InputError
 from snacs.files import read_json, write_json
+from snacs.limits import check_goal
 from snacs.network import masking
-from snacs.network.batches import Forward, tensors_of
-from snacs.network.calibration import Calibration, gather
-from snacs.network.cost import Accuracy, accuracy
+from snacs.network.batches import Forward, size_of, tensors_of
+from snacs.network.calibration import gather
+from snacs.network.cost import Accuracy, Cost, accuracy, cost
 from snacs.network.layers import Ignore, find_structure
-from snacs.network.repair import RepairReport, repair_ as repair_network_
+from snacs.network.repair import RepairReport, RepairStep
+from snacs.network.repair import repair_ as repair_network_
+from snacs.network.sequential import LayerRepair
 from snacs.planning import Job, make_plan, plan_key
 from snacs.plans import Plan
 from snacs.reporting.progress import Watch, watching
@@ -49,6 +51,35 @@ class Pruned:
     accuracy: dict[str, Accuracy]
     history: History | None
     notes: tuple[str, ...]
+
+    @property
+    def cost(self) -> Cost:
+        """Weights, MACs and bytes of the pruned network, per layer and in total."""
+        return cost(self.plan.structure, self.plan.masks)
+
+    def facts(self) -> dict[str, Any]:
+        """The outcome as plain JSON: what ``result.json`` keeps and reports show."""
+        found = self.cost
+        return {
+            "pruned": found.pruned,
+            "weights": found.weights,
+            "weights_kept": found.weights_kept,
+            "macs": found.macs,
+            "macs_kept": found.macs_kept,
+            "macs_compacted": found.macs_compacted,
+            "bytes": found.dense_bytes,
+            "bytes_csr": found.csr_bytes,
+            "bytes_csr_narrow": found.csr_bytes_narrow,
+            "index_bytes": list(found.index_bytes),
+            "accuracy": {step: measured._asdict() for step, measured in self.accuracy.items()},
+            "divergence": None
+            if self.repair is None
+            else {"masked": self.repair.before, "repaired": self.repair.after},
+            "epochs": [] if self.history is None else [asdict(row) for row in self.history.rows],
+            "layers": [asdict(row) for row in found.layers],
+            "notes": list(self.notes),
+            "facts": self.plan.facts,
+        }
 
 
 def plan(
@@ -101,9 +132,12 @@ def plan(
     """
     goal = Goal(target=target, tolerance=tolerance, budget=budget)
     config = Config.preset(preset, **options)
-    _check_aim(goal, config)
+    check_goal(goal, config)
     with _opened(run) as folder, watching(progress) as watch:
-        job = _job(model, images, goal, config, folder, watch, forward, ignore, seed, jobs)
+        job = make_job(
+            model, images, goal, config, folder, watch,
+            forward=forward, ignore=ignore, seed=seed, jobs=jobs,
+        )  # fmt: skip
         return make_plan(job)
 
 
@@ -153,9 +187,12 @@ def prune(
     """
     goal = Goal(target=target, tolerance=tolerance, budget=budget)
     config = Config.preset(preset, **options)
-    _check_aim(goal, config)
+    check_goal(goal, config)
     with _opened(run) as folder, watching(progress) as watch:
-        job = _job(model, images, goal, config, folder, watch, forward, ignore, seed, jobs)
+        job = make_job(
+            model, images, goal, config, folder, watch,
+            forward=forward, ignore=ignore, seed=seed, jobs=jobs,
+        )  # fmt: skip
         made = make_plan(job)
         meter = _Meter(folder, test, watch, forward)
         meter.measure("dense", key_of(model=job.facts["model"]), model)
@@ -165,7 +202,7 @@ def prune(
         if config.repair or config.batchnorm:
             meter.measure("pruned", key, pruned)
         report = _repaired_(job, made, pruned, bn_images)
-        key = key_of(plan=key, bn=_digest_of(bn_images) if bn_images is not None else None)
+        key = key_of(plan=key, bn=digest_of(bn_images or ())[0])
         meter.measure("repaired" if report else "pruned", key, pruned)
         history = None
         if train is not None:
@@ -245,7 +282,7 @@ def repair_(
         calibration = gather(
             images, model, count=count, batch=config.batch, seed=seed, forward=forward
         )
-        structure = find_structure(model, calibration.example, forward=forward)
+        structure = find_structure(model, calibration.batches[0], forward=forward)
         return repair_network_(
             model,
             calibration.batches,
@@ -256,16 +293,7 @@ def repair_(
             least_squares=config.repair,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
-            progress=watch,
-        )
-
-
-def _check_aim(goal: Goal, config: Config) -> None:
-    free = config.allocation == "manual" or config.threshold is not None
-    if goal.target is None and goal.tolerance is None and not free:
-        raise InputError(
-            "Say how far to prune: target=0.7 removes 70 % of the weights, tolerance=0.01 what "
-            "costs each layer at most 1 % of its SVM accuracy."
+            progress=lambda done, total, _: watch("repair", done, total),
         )
 
 
@@ -273,18 +301,21 @@ def _opened(run: Folder | Run | None) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
 
-def _job(
+def make_job(
     model: nn.Module,
     images: Images,
     goal: Goal,
     config: Config,
     run: Run,
     watch: Watch,
-    forward: Forward | None,
-    ignore: Sequence[Ignore],
-    seed: int,
-    jobs: int | None,
+    *,
+    forward: Forward | None = None,
+    ignore: Sequence[Ignore] = (),
+    seed: int = 0,
+    jobs: int | None = None,
+    place: str = "plan",
 ) -> Job:
+    """Sample the images, find the layers, and gather all that the stages of a plan share."""
     calibration = gather(
         images,
         model,
@@ -294,14 +325,16 @@ def _job(
         forward=forward,
         progress=lambda done, total: watch("images", done, total),
     )
-    structure = find_structure(model, calibration.example, forward=forward, ignore=ignore)
+    structure = find_structure(model, calibration.batches[0], forward=forward, ignore=ignore)
     facts = {
         "model": fingerprint(model.state_dict()),
-        "images": calibration.digest,
+        "images": calibration.sha256,
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }
-    return Job(model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts)
+    return Job(
+        model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts, place
+    )
 
 
 def _repaired_(
@@ -311,7 +344,7 @@ def _repaired_(
     config = job.config
     if not (config.repair or config.batchnorm):
         return None
-    key = key_of(plan=plan_key(job), bn=_digest_of(bn_images) if bn_images is not None else None)
+    key = key_of(plan=plan_key(job), bn=digest_of(bn_images or ())[0])
 
     def fill(folder: Path) -> None:
         report = repair_network_(
@@ -323,14 +356,20 @@ def _repaired_(
             least_squares=config.repair,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
-            progress=job.watch,
+            progress=lambda done, total, _: job.watch("repair", done, total),
         )
         save_file(_plain(model.state_dict()), folder / "masked.safetensors")
         write_json(folder / "repair.json", asdict(report))
 
     folder = job.run.once("repaired", key, fill)
     model.load_state_dict(load_file(folder / "masked.safetensors"))
-    return RepairReport.from_dict(read_json(folder / "repair.json"))
+    facts = read_json(folder / "repair.json")
+    return RepairReport(
+        tuple(LayerRepair(**row) for row in facts["layers"]),
+        tuple(RepairStep(**row) for row in facts["steps"]),
+        facts["images"],
+        tuple(facts["notes"]),
+    )
 
 
 @dataclass
@@ -344,7 +383,7 @@ class _Meter:
 
     def __post_init__(self) -> None:
         self.seen: dict[str, Accuracy] = {}
-        self._digest = _digest_of(self.images) if self.images is not None else ""
+        self._digest, self._count = digest_of(self.images or ())
 
     def measure(self, name: str, key: str, model: nn.Module) -> None:
         if self.images is None:
@@ -356,9 +395,9 @@ class _Meter:
                 model,
                 images,
                 forward=self.forward,
-                progress=lambda done, total: self.watch(f"test {name}", done, total),
+                progress=lambda done: self.watch(f"test {name}", done, self._count),
             )
-            write_json(folder / "accuracy.json", asdict(found))
+            write_json(folder / "accuracy.json", found._asdict())
 
         folder = self.run.once(f"accuracy/{name}", key_of(weights=key, test=self._digest), fill)
         self.seen[name] = Accuracy(**read_json(folder / "accuracy.json"))
@@ -369,7 +408,7 @@ def fingerprint(state: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in state.items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        digest.update(_bytes(tensor))
     return digest.hexdigest()
 
 
@@ -379,14 +418,18 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 
-def _digest_of(images: Images) -> str:
-    digest = hashlib.sha256()
+def digest_of(images: Images) -> tuple[str, int]:
+    """SHA-256 over all tensors of all batches, and how many images there are."""
+    digest, count = hashlib.sha256(), 0
     for batch in images:
+        count += size_of(batch)
         for tensor in tensors_of(batch):
-            digest.update(
-                tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
-            )
-    return digest.hexdigest()
+            digest.update(_bytes(tensor))
+    return digest.hexdigest(), count
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
 def _plain(state: dict[str, Tensor]) -> dict[str, Tensor]:

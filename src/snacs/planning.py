@@ -30,13 +30,14 @@ from snacs.limits import (
 from snacs.network.activations import gather_evidence, load_evidence
 from snacs.network.batches import Forward
 from snacs.network.calibration import Calibration
-from snacs.network.layers import weight_of
+from snacs.network.layers import module_of, weight_of
 from snacs.parallel import ordered_map, worker_count
 from snacs.plans import Plan
 from snacs.reporting.progress import Watch
 from snacs.scores import score
 from snacs.selection import select
 from snacs.store import Run, key_of, slug
+from snacs.streams import filter_scores
 from snacs.values import BoolArray, Curve, Evidence, Layer, LayerPlan, Scores, Structure
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ SCORE_OPTIONS = (
     "groups",
     "scaling",
 )
-CURVE_OPTIONS = ("classes", "shares", "protect", "sensitivity")
+CURVE_OPTIONS = ("classes", "shares", "protect", "sensitivity", "granularity")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +162,9 @@ def curves_all(
     """SVM curves of every layer, one for each candidate share of protected filters."""
     rows = {layer.name: _candidates(job, layer) for layer in job.structure.prunable}
     masks = {name: [mask for _, mask in candidates] for name, candidates in rows.items()}
+    values = {name: result.values for name, result in scores.items()}
+    if job.config.granularity == "filter":
+        values = filter_scores(job.structure, values)
     if job.config.allocation != "svm" and not job.config.shares and job.goal.tolerance is None:
         return {}, masks
 
@@ -182,9 +186,9 @@ def curves_all(
         "curves",
         job.key(*EVIDENCE_OPTIONS, *SCORE_OPTIONS, *CURVE_OPTIONS),
         measure_curves,
-        lambda layer, threads: {
+        lambda layer, _: {
             "evidence": evidence[layer.name],
-            "scores": scores[layer.name].values,
+            "scores": values[layer.name],
             "protections": rows[layer.name],
             "config": job.config,
             "seed": job.seed,
@@ -221,7 +225,7 @@ def decide(
         final.counts,
         protected,
         ties=job.config.ties,
-        granularity=job.config.granularity,
+        removed=final.removed,
     )
     layers = tuple(
         LayerPlan(
@@ -287,7 +291,7 @@ def _candidates(job: Job, layer: Layer) -> list[tuple[float, BoolArray]]:
     readers = [job.structure[name] for name in layer.consumers]
     importance = sensitivity(
         layer,
-        [(reader, weight_of(job.model, reader)) for reader in readers],
+        [(reader, weight_of(module_of(job.model, reader), reader)) for reader in readers],
         job.config.sensitivity,
     )
     return [nobody, *((share, protected_rows(importance, share)) for share in shares)]

@@ -24,7 +24,9 @@ package.module:factory. Every command has --help with examples.
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = _Parser(prog="snacs", description=_ABOUT, formatter_class=_Raw)
+    parser: argparse.ArgumentParser = _Parser(
+        prog="snacs", description=_ABOUT, formatter_class=_Raw
+    )
     parser.add_argument("--version", action="version", version=f"snacs {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 

@@ -73,7 +73,7 @@ def compare(
 ) -> tuple[float, list[Cell]]:
     """Accuracy of the dense network on ``test``, and one cell per method and target."""
     kept = list(images)  # several jobs read them
-    marks = {"test": digest_of(test), "bn": digest_of(bn_images) if bn_images else None}
+    marks = {"test": digest_of(test), "bn": digest_of(bn_images or ())}
     dense = _measured(run, "accuracy/dense", marks, model, test, watch)
     cells = []
     total = len(methods) * len(targets)
@@ -107,7 +107,7 @@ def _cell(
                 "repaired": {"batchnorm": True, "least_squares": True},
             }.items()
         }
-        error = (found["repaired"] * (1 - found["repaired"]) / _count(test)) ** 0.5
+        error = (found["repaired"] * (1 - found["repaired"]) / marks["test"][1]) ** 0.5
         cell = Cell(method, target, plan.pruned, plan.pruned_macs, error=error, **found)
         write_json(folder / "cell.json", asdict(cell))
 
@@ -150,12 +150,9 @@ def _measured(
     watch: Watch,
 ) -> float:
     def fill(folder: Path) -> None:
-        found = accuracy(model, test, progress=lambda done, total: watch("dense", done, total))
-        write_json(folder / "accuracy.json", asdict(found))
+        count = marks["test"][1]
+        found = accuracy(model, test, progress=lambda done: watch("dense", done, count))
+        write_json(folder / "accuracy.json", found._asdict())
 
     folder = run.once(place, key_of(**marks), fill)
     return float(read_json(folder / "accuracy.json")["fraction"])
-
-
-def _count(test: Iterable[Any]) -> int:
-    return sum(len(y) for _, y in test)

@@ -87,11 +87,33 @@ def plan_table(plan: Plan) -> Table:
     return table
 
 
+def summary_table(facts: Mapping[str, Any]) -> Table:
+    """Dense against pruned: weights, MACs, bytes, and accuracy after each measured step."""
+    rows: list[dict[str, Any]] = [
+        {"": "weights", "dense": facts["weights"], "pruned": facts["weights_kept"]},
+        {"": "MACs per image", "dense": facts["macs"], "pruned": facts["macs_kept"]},
+        {"": "MACs once compacted", "dense": facts["macs"], "pruned": facts["macs_compacted"]},
+        {"": "bytes (float32, CSR)", "dense": facts["bytes"], "pruned": facts["bytes_csr"]},
+    ]
+    for row in rows:
+        row["gone %"] = 1.0 - row["pruned"] / row["dense"]
+    dense = facts["accuracy"].get("dense")
+    for step, measured in facts["accuracy"].items():
+        if step != "dense":
+            lost = dense["fraction"] - measured["fraction"]
+            words = [
+                f"{found['fraction']:.2%} ± {found['error']:.2%}" for found in (dense, measured)
+            ]
+            name = f"accuracy, {step}"
+            rows.append({"": name, "dense": words[0], "pruned": words[1], "gone %": lost})
+    return cost_table("Dense and pruned", rows)
+
+
 def cost_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Rows of plain facts as a table; the columns are those of the first row."""
     table = _table(title)
     for name, value in rows[0].items() if rows else ():
-        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+        table.add_column(name, justify="left" if isinstance(value, str) else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(_cell(name, value) for name, value in row.items()))
     return table

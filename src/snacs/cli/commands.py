@@ -1,0 +1,263 @@
+"""What each command does: open the inputs, call the library, show the outcome."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options
+from snacs.config import PRESETS
+from snacs.errors import InputError, RunFolderError
+from snacs.experiments.compare import compare
+from snacs.experiments.demo import demo
+from snacs.files import write_json
+from snacs.network.cost import cost
+from snacs.network.layers import find_structure
+from snacs.network.masking import bake_
+from snacs.pipeline import plan, prune
+from snacs.plans import Plan
+from snacs.reporting import terminal
+from snacs.reporting.progress import watching
+from snacs.store import Run, read_run
+from snacs.training import RECIPES, Recipe
+from snacs.zoo.download import fetch_cifar10
+from snacs.zoo.weights import save_weights
+
+Arguments = argparse.Namespace
+
+
+def show_layers(arguments: Arguments) -> None:
+    model, entry = open_model(arguments)
+    structure = find_structure(model, example(arguments, entry), ignore=arguments.ignore)
+    _out(arguments, asdict(structure), terminal.structure_table(structure))
+
+
+def make_plan(arguments: Arguments) -> None:
+    inputs = open_inputs(arguments)
+    with Run(_run_folder(arguments)) as run:
+        run.note(arguments=_plain(arguments))
+        made = plan(
+            inputs.model,
+            inputs.calibration_batches(_count(arguments), seed=arguments.seed),
+            target=arguments.target,
+            tolerance=arguments.tolerance,
+            budget=arguments.budget,
+            preset=arguments.preset,
+            ignore=arguments.ignore,
+            run=run,
+            seed=arguments.seed,
+            jobs=arguments.jobs,
+            progress=not arguments.quiet,
+            **options(arguments),
+        )
+        _show_plan(arguments, made)
+        _say(arguments, f"The plan is in {run.folder / 'plan'}.")
+
+
+def prune_network(arguments: Arguments) -> None:
+    """``snacs prune``; ``snacs retrain`` is the same with the facts of an earlier run."""
+    inputs = open_inputs(arguments)
+    train, recipe = _training(arguments, inputs)
+    count = _count(arguments)
+    with Run(_run_folder(arguments)) as run:
+        run.note(arguments=_plain(arguments))
+        result = prune(
+            inputs.model,
+            inputs.calibration_batches(count, seed=arguments.seed),
+            target=arguments.target,
+            tolerance=arguments.tolerance,
+            budget=arguments.budget,
+            preset=arguments.preset,
+            ignore=arguments.ignore,
+            bn_images=inputs.bn_batches(count, seed=arguments.seed),
+            train=train,
+            recipe=recipe,
+            test=inputs.test_batches(),
+            run=run,
+            seed=arguments.seed,
+            jobs=arguments.jobs,
+            progress=not arguments.quiet,
+            **options(arguments),
+        )
+        facts = result.facts()
+        bake_(result.model)
+        file = run.folder / "pruned.safetensors"
+        made = json.dumps({"network": arguments.network, "pruned": facts["pruned"]})
+        save_weights(
+            result.model,
+            file,
+            normalisation=inputs.normalisation,
+            metadata={"snacs": made},
+        )
+        write_json(run.folder / "result.json", facts)
+        _show_plan(arguments, result.plan, facts)
+        _say(arguments, f"Pruned weights: {file}\nEverything about this run: {run.folder}")
+
+
+def retrain(arguments: Arguments) -> None:
+    earlier = read_run(arguments.run).get("arguments")
+    if not isinstance(earlier, dict) or "network" not in earlier:
+        raise RunFolderError(f"{arguments.run} is not the run of a `snacs prune`.")
+    known = {**earlier, "weights": Path(earlier["weights"]), "run": arguments.run}
+    for name in ("recipe", "batch_size", "json", "quiet"):
+        known[name] = getattr(arguments, name)
+    prune_network(argparse.Namespace(**{**known, "retrain": arguments.epochs}))
+
+
+def compare_methods(arguments: Arguments) -> None:
+    inputs = open_inputs(arguments)
+    try:
+        targets = [float(text) for text in arguments.targets.split(",")]
+    except ValueError:
+        raise InputError(f"--targets takes fractions: 0.4,0.6. Got {arguments.targets!r}") from None
+    count = _count(arguments)
+    changes = {} if arguments.images is None else {"images": arguments.images}
+    with (
+        Run(_run_folder(arguments, "compare")) as run,
+        watching(not arguments.quiet) as watch,
+    ):
+        run.note(arguments=_plain(arguments))
+        dense, cells = compare(
+            inputs.model,
+            inputs.calibration_batches(count, seed=arguments.seed),
+            inputs.test_batches(arguments.test_images),
+            targets=targets,
+            methods=arguments.methods.split(","),
+            run=run,
+            watch=watch,
+            bn_images=inputs.bn_batches(count, seed=arguments.seed),
+            seed=arguments.seed,
+            jobs=arguments.jobs,
+            changes=changes,
+        )
+        rows = [asdict(cell) for cell in cells]
+        write_json(run.folder / "compare.json", {"dense": dense, "cells": rows})
+    shown = [
+        {
+            "method": cell.method,
+            "target %": cell.target,
+            "weights gone %": cell.pruned,
+            "MACs gone %": cell.macs,
+            "masked %": cell.masked,
+            "BatchNorm %": cell.batchnorm,
+            "repaired %": cell.repaired,
+            "± %": cell.error,
+        }
+        for cell in cells
+    ]
+    title = f"Accuracy on {arguments.test_images} test images; dense {dense:.2%}"
+    _out(arguments, {"dense": dense, "cells": rows}, terminal.cost_table(title, shown))
+    if "mint" in arguments.methods.split(","):
+        _say(arguments, "mint scores groups of filters (G = 16); the others single filters.")
+
+
+def report(arguments: Arguments) -> None:
+    read_run(arguments.run)
+    if not (arguments.run / "plan").exists():
+        raise RunFolderError(f"{arguments.run} holds no finished plan yet; run its command again.")
+    result = arguments.run / "result.json"
+    facts = json.loads(result.read_text()) if result.exists() else None
+    _show_plan(arguments, Plan.load(arguments.run / "plan"), facts)
+
+
+def fetch_data(arguments: Arguments) -> None:
+    with watching(not arguments.quiet) as watch:
+        fetched = fetch_cifar10(
+            arguments.to,
+            url=arguments.url,
+            source=arguments.source,
+            progress=lambda done, total: watch("download", done, total or done),
+        )
+    _out(arguments, asdict(fetched), f"CIFAR-10 is in {fetched.folder} ({fetched.checked}).")
+
+
+def run_demo(arguments: Arguments) -> None:
+    with watching(not arguments.quiet) as watch:
+        results = demo(arguments.run, seeds=arguments.seeds, target=arguments.target, watch=watch)
+    facts = [result.facts() for result in results]
+    parts = [terminal.plan_table(results[0].plan)]
+    parts += [terminal.summary_table(found) for found in facts]
+    _out(arguments, facts, *parts)
+    lost = [
+        f["accuracy"]["dense"]["fraction"] - f["accuracy"]["retrained"]["fraction"] for f in facts
+    ]
+    gone = sum(found["pruned"] for found in facts) / len(facts)
+    _say(
+        arguments,
+        f"{gone:.1%} of the weights are gone; the pruned network is {sum(lost) / len(lost):.2%} "
+        f"less accurate (mean of {len(facts)} seed{'s' * (len(facts) > 1)}).\n"
+        f"Files: {arguments.run}/seed-*; the same again with other options: snacs prune --help",
+    )
+
+
+COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
+    "layers": show_layers,
+    "plan": make_plan,
+    "prune": prune_network,
+    "retrain": retrain,
+    "compare": compare_methods,
+    "report": report,
+    "data": fetch_data,
+    "demo": run_demo,
+}
+
+
+def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe | None]:
+    if not arguments.retrain:
+        return None, None
+    if arguments.recipe not in RECIPES:
+        raise InputError(
+            f"There is no recipe {arguments.recipe!r}. Give one of {', '.join(RECIPES)}."
+        )
+    recipe = replace(RECIPES[arguments.recipe], epochs=arguments.retrain)
+    return inputs.train_batches(arguments.batch_size, seed=arguments.seed).at_epoch, recipe
+
+
+def _count(arguments: Arguments) -> int:
+    return int(arguments.images or PRESETS["default"].images)
+
+
+def _run_folder(arguments: Arguments, kind: str = "") -> Path:
+    """The folder given, else one per network, so that the same command finds its own."""
+    if arguments.run is not None:
+        return Path(arguments.run)
+    name = arguments.network.replace(":", "-")
+    return Path("runs") / (f"{kind}-{name}" if kind else name)
+
+
+def _plain(arguments: Arguments) -> dict[str, Any]:
+    return {
+        name: str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in vars(arguments).items()
+    }
+
+
+def _show_plan(arguments: Arguments, made: Plan, facts: dict[str, Any] | None = None) -> None:
+    parts: list[Any] = [terminal.plan_table(made)]
+    if facts is None:
+        layers = [asdict(row) for row in cost(made.structure, made.masks).layers]
+        facts = {"pruned": made.pruned, "macs_pruned": made.pruned_macs, "layers": layers}
+        facts["notes"] = list(made.notes)
+    else:
+        parts.append(terminal.summary_table(facts))
+    if facts["notes"]:
+        parts.append(terminal.notes_text(facts["notes"]))
+    _out(arguments, facts, *parts)
+
+
+def _out(arguments: Arguments, facts: Any, *parts: Any) -> None:
+    if arguments.json:
+        json.dump(facts, sys.stdout, indent=1, default=str)
+        sys.stdout.write("\n")
+    else:
+        terminal.show(*parts)
+
+
+def _say(arguments: Arguments, text: str) -> None:
+    if not arguments.json:
+        terminal.show(text)

@@ -1,0 +1,60 @@
+"""The whole method on embedded data: train a small residual network, prune, repair, retrain.
+
+Nothing is chosen on the test images: they are only measured on, before and after each step.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from snacs.files import write_json
+from snacs.network.masking import bake_
+from snacs.pipeline import Pruned, prune
+from snacs.reporting.progress import Watch
+from snacs.training import Recipe, train_
+from snacs.zoo.data import open_data
+from snacs.zoo.entry import seeded
+from snacs.zoo.networks import NETWORKS
+from snacs.zoo.weights import save_weights
+
+NETWORK = "small-resnet"
+BATCH = 64
+TRAINING = Recipe(epochs=12, learning_rate=0.1, schedule="cosine", weight_decay=5e-4)
+RETRAINING = Recipe(epochs=8, learning_rate=0.02, schedule="cosine", weight_decay=5e-4)
+
+
+def demo(folder: Path, *, seeds: int, target: float, watch: Watch) -> list[Pruned]:
+    """One outcome per seed; each keeps its files in ``folder/seed-N`` and resumes from there."""
+    return [_once(folder / f"seed-{seed}", seed, target, watch) for seed in range(seeds)]
+
+
+def _once(folder: Path, seed: int, target: float, watch: Watch) -> Pruned:
+    entry = NETWORKS[NETWORK]
+    train, test = (open_data("digits", split=split, entry=entry) for split in ("train", "test"))
+    epochs = train.batches(BATCH, shuffle=seed, augment="shift", drop_last=True)
+    model = seeded(entry.build, seed)
+    train_(
+        model,
+        epochs.at_epoch,
+        recipe=TRAINING,
+        folder=folder / "dense",
+        seed=seed,
+        progress=lambda done, total: watch(f"train {seed}", done, total),
+    )
+    result = prune(
+        model,
+        train.batches(BATCH),
+        target=target,
+        bn_images=epochs,
+        train=epochs.at_epoch,
+        recipe=RETRAINING,
+        test=test.batches(BATCH),
+        run=folder / "run",
+        seed=seed,
+        progress=watch,
+    )
+    bake_(result.model)
+    save_weights(model, folder / "dense.safetensors", normalisation=entry.normalisation)
+    save_weights(result.model, folder / "pruned.safetensors", normalisation=entry.normalisation)
+    write_json(folder / "result.json", result.facts())
+    return result
