@@ -57,8 +57,10 @@ def npz(path: Path, *, split: str, normalisation: Normalisation | None) -> Image
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
+        # Opened here, because numpy leaves files open that turn out not to be archives.
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
+            if isinstance(file, np.ndarray):
                 raise InputError(f"{path} holds one bare array. Expected an .npz with x and y.")
             return {name: file[name] for name in file.files}
     except InputError:
