@@ -164,8 +164,8 @@ def verify(folder: Path, *, check_hash: bool = True, release: Release = OFFICIAL
     if differing and check_hash:
         raise InputError(
             f"The SHA-256 of {', '.join(differing)} in {folder} is not that of the official "
-            "CIFAR-10. Get it again, or accept these images with check_hash=False "
-            "(command line: --any-hash)."
+            "CIFAR-10. Get it again, or, if other images are wanted, accept them in Python with "
+            "snacs.zoo.download.fetch_cifar10(..., check_hash=False)."
         )
     if differing:
         return (

@@ -125,7 +125,8 @@ class Images:
 
         Parameters
         ----------
-        shuffle : seed of the order and of the augmentation; None keeps the order.
+        shuffle : seed of the order and of the augmentation; None keeps the order, and augments
+            with seed 0.
         epoch : together with the seed it decides both; see :meth:`Batches.at_epoch`.
         augment : None; "crop-flip" (zero-pad 4, crop, flip); "shift" (zero-pad 1, crop: for
             digits, which must not be flipped); "resized-crop" (crop, resize, flip; image files).
