@@ -16,6 +16,7 @@ from snacs.scores.hashing import (
     direction_count,
     draw_directions,
     draw_shifts,
+    mean_deviation,
 )
 
 
@@ -29,6 +30,11 @@ def test_bins_are_floors_with_the_shift_added():
     values = np.array([-1.0, -0.01, 0.0, 0.49, 0.5, 2.0], np.float32)
     assert bin_codes(values, np.float32(2), np.float32(0)).tolist() == [-2, -1, 0, 0, 1, 4]
     assert bin_codes(values, np.float32(2), np.float32(0.5)).tolist() == [-2, 0, 0, 1, 1, 4]
+
+
+def test_unit_is_the_mean_deviation_and_vanishes_with_it():
+    assert mean_deviation(np.array([[0.0, 5.0], [2.0, 5.0]])) == pytest.approx(0.5)
+    assert mean_deviation(np.array([[0.0], [1e-35]])) == 0
 
 
 def test_enormous_values_saturate():

@@ -19,10 +19,11 @@ from snacs.scores.hashing import (
     direction_count,
     draw_directions,
     draw_shifts,
+    mean_deviation,
 )
 from snacs.scores.kernels import number_codes, sort_cells
 from snacs.scores.kernels_layer import code_without, number_rows, pack_children, sum_children
-from snacs.scores.layer import mean_deviation, project_inputs, score_layer
+from snacs.scores.layer import project_inputs, score_layer
 from snacs.scores.scaling import rescale, scaling_value
 from snacs.values import Evidence
 
@@ -52,6 +53,8 @@ def reference(evidence: Evidence, config: Config, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     layer, samples = evidence.layer, len(evidence.inputs)
     shifts = draw_shifts(rng, config.shifts)
+    if mean_deviation(evidence.inputs) == 0 or mean_deviation(evidence.outputs) == 0:
+        return np.zeros((layer.c_out, layer.c_in))
     inputs, outputs = (
         (side.T / (mean_deviation(side) * config.width)).astype(np.float32)
         for side in (evidence.inputs, evidence.outputs)

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from snacs.config import Config
 from snacs.scores.grouping import Block, blocks_of, group_norms
-from snacs.scores.hashing import VectorHash, direction_count, draw_shifts
-from snacs.scores.kernels import bin_squares, sort_cells, sum_pair
+from snacs.scores.hashing import VectorHash, direction_count, draw_shifts, mean_deviation
+from snacs.scores.kernels import bin_squares, fresh, sort_cells, sum_pair
 from snacs.scores.kernels_child import contribute_group, score_channel
 from snacs.scores.occupancy import MEASURES, occupancy_of
 from snacs.scores.parallel import map_threads
@@ -51,15 +51,10 @@ class _Task:
     def windows(self, block: Block, columns: slice) -> NDArray[np.float32]:
         """(channels, kernel, N): samples innermost, for the kernels."""
         chosen = self.evidence.windows[:, block.channels(columns)]
-        return np.ascontiguousarray(chosen.transpose(1, 2, 0), dtype=np.float32)
+        return fresh(chosen.transpose(1, 2, 0))
 
     def weight(self, rows: slice, columns: slice) -> NDArray[np.float32]:
-        return np.ascontiguousarray(self.evidence.weight[rows, columns], dtype=np.float32)
-
-
-def output_unit(evidence: Evidence) -> float:
-    """The layer's unit of length: the mean over filters of the deviation of the outputs."""
-    return float(evidence.outputs.std(axis=0, dtype=np.float64).mean())
+        return fresh(self.evidence.weight[rows, columns])
 
 
 def score_child(
@@ -69,7 +64,7 @@ def score_child(
 
     A layer whose outputs are all constant scores 0 everywhere.
     """
-    layer, unit = evidence.layer, output_unit(evidence)
+    layer, unit = evidence.layer, mean_deviation(evidence.outputs)
     scores = np.zeros((layer.c_out, layer.c_in))
     if unit == 0:
         return scores, {}
@@ -78,7 +73,7 @@ def score_child(
     task = _Task(
         evidence=evidence,
         config=config,
-        outputs=np.ascontiguousarray(evidence.outputs.T, dtype=np.float32),
+        outputs=fresh(evidence.outputs.T),
         inverses=inverses.astype(np.float32),
         shifts=draw_shifts(rng, config.shifts),
         terms=scaling_terms(config.scaling, group_norms(evidence.weight, blocks)),

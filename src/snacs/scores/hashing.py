@@ -34,6 +34,15 @@ BUCKETS_PER_SAMPLE = 10
 PRIME = 2**31 - 1
 
 
+def mean_deviation(values: Floats) -> float:
+    """A layer's unit of length: the mean over filters of the deviation of (N, filters) values.
+
+    Below 1e-30, where a reciprocal would leave single precision, it counts as 0.
+    """
+    deviation = float(values.std(axis=0, dtype=np.float64).mean())
+    return deviation if deviation > 1e-30 else 0.0
+
+
 def bin_codes(values: Floats, inverse: np.float32, shift: np.float32) -> NDArray[np.int32]:
     """⌊(x + b)/ε⌋ in single precision, with ``inverse`` = 1/ε and ``shift`` = b/ε.
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,6 +26,15 @@ DIRECT_SPAN = 1 << 16
 def compiled(function: F) -> F:
     """The one way kernels are compiled: no fast-math, since counts and bins must be exact."""
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def fresh(values: Any) -> NDArray[np.float32]:
+    """A contiguous, writable float32 copy.
+
+    Evidence may be memory-mapped and read-only, in any order; numba would compile every kernel
+    again for each such kind of array.
+    """
+    return np.array(values, dtype=np.float32, order="C")
 
 
 @compiled

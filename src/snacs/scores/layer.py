@@ -40,8 +40,9 @@ from snacs.scores.hashing import (
     direction_count,
     draw_directions,
     draw_shifts,
+    mean_deviation,
 )
-from snacs.scores.kernels import bin_squares, number_codes, number_keys, sort_cells
+from snacs.scores.kernels import bin_squares, fresh, number_codes, number_keys, sort_cells
 from snacs.scores.kernels_layer import (
     PLANE_BINS,
     code_without,
@@ -101,14 +102,9 @@ def score_layer(
     return terms.factor * scores, occupancy
 
 
-def mean_deviation(values: NDArray[np.floating[Any]]) -> float:
-    """A side's unit: the mean over filters of their standard deviation."""
-    return float(values.std(axis=0, dtype=np.float64).mean())
-
-
 def _in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
     """(filters, N), measured in bin widths."""
-    return np.ascontiguousarray(values.T / width, dtype=np.float32)
+    return fresh(values.T / width)
 
 
 def project_inputs(
@@ -159,8 +155,8 @@ class _View:
             config=config,
             block=block,
             terms=terms,
-            raw_inputs=np.ascontiguousarray(evidence.inputs[:, channels].T),
-            raw_outputs=np.ascontiguousarray(evidence.outputs[:, block.filters].T),
+            raw_inputs=fresh(evidence.inputs[:, channels].T),
+            raw_outputs=fresh(evidence.outputs[:, block.filters].T),
             inputs=inputs[channels],
             outputs=outputs[block.filters],
             group_hash=VectorHash.draw(
