@@ -6,7 +6,7 @@ import copy
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +31,8 @@ from snacs.planning import Job, make_plan, plan_key
 from snacs.plans import Plan
 from snacs.reporting.progress import Watch, watching
 from snacs.store import Run, key_of
-from snacs.training import History, Recipe, train_
+from snacs.training import History, ProgressRow, Recipe, train_
+from snacs.training import recipe as recipe_of
 
 Images = Iterable[Any]
 Folder = str | os.PathLike[str]
@@ -153,7 +154,7 @@ def prune(
     ignore: Sequence[Ignore] = (),
     bn_images: Images | None = None,
     train: Any = None,
-    recipe: Recipe | str | None = None,
+    recipe: Recipe | str = "short",
     validation: Images | None = None,
     test: Images | None = None,
     run: Folder | Run | None = None,
@@ -195,28 +196,28 @@ def prune(
         )  # fmt: skip
         made = make_plan(job)
         meter = _Meter(folder, test, watch, forward)
-        meter.measure("dense", key_of(model=job.facts["model"]), model)
+        meter.measure("dense", model)
         pruned = copy.deepcopy(model)
         notes = apply_(pruned, made)
-        key = plan_key(job)
-        if config.repair or config.batchnorm:
-            meter.measure("pruned", key, pruned)
+        meter.measure("pruned", pruned)
         report = _repaired_(job, made, pruned, bn_images)
-        key = key_of(plan=key, bn=digest_of(bn_images or ())[0])
-        meter.measure("repaired" if report else "pruned", key, pruned)
+        if report is not None:
+            meter.measure("repaired", pruned)
         history = None
         if train is not None:
+            chosen = recipe_of(recipe) if isinstance(recipe, str) else recipe
+            key = key_of(start=fingerprint(pruned), recipe=chosen.as_dict(), seed=seed)
             history = train_(
                 pruned,
                 train,
-                recipe=recipe or "short",
+                recipe=chosen,
                 validation=validation,
-                folder=folder.folder / "training",
+                folder=folder.folder / "training" / key[:12],
                 seed=seed,
                 forward=forward,
-                progress=watch,
+                progress=epochs_watch(watch, "retrain"),
             )
-            meter.measure("retrained", key_of(repaired=key, epochs=asdict(history)), pruned)
+            meter.measure("retrained", pruned)
         return Pruned(pruned, made, report, meter.seen, history, (*made.notes, *notes))
 
 
@@ -250,13 +251,13 @@ def retrain_(
         return train_(
             model,
             train,
-            recipe=recipe,
+            recipe=recipe_of(recipe) if isinstance(recipe, str) else recipe,
             validation=validation,
             teacher=teacher,
-            folder=Path(folder) if folder is not None else None,
+            folder=folder,
             seed=seed,
             forward=forward,
-            progress=watch,
+            progress=epochs_watch(watch, "retrain"),
         )
 
 
@@ -327,7 +328,7 @@ def make_job(
     )
     structure = find_structure(model, calibration.batches[0], forward=forward, ignore=ignore)
     facts = {
-        "model": fingerprint(model.state_dict()),
+        "model": fingerprint(model),
         "images": calibration.sha256,
         "versions": versions(),
         "threads": torch.get_num_threads(),
@@ -385,7 +386,7 @@ class _Meter:
         self.seen: dict[str, Accuracy] = {}
         self._digest, self._count = digest_of(self.images or ())
 
-    def measure(self, name: str, key: str, model: nn.Module) -> None:
+    def measure(self, name: str, model: nn.Module) -> None:
         if self.images is None:
             return
         images = self.images
@@ -399,14 +400,29 @@ class _Meter:
             )
             write_json(folder / "accuracy.json", found._asdict())
 
-        folder = self.run.once(f"accuracy/{name}", key_of(weights=key, test=self._digest), fill)
+        key = key_of(weights=fingerprint(model), test=self._digest)
+        folder = self.run.once(f"accuracy/{name}", key, fill)
         self.seen[name] = Accuracy(**read_json(folder / "accuracy.json"))
 
 
-def fingerprint(state: dict[str, Tensor]) -> str:
-    """SHA-256 over names, types, shapes and values of a state dict."""
+def epochs_watch(watch: Watch, stage: str) -> Callable[[ProgressRow], None]:
+    """Turn the rows of a training loop into progress."""
+
+    def show(row: ProgressRow) -> None:
+        batches = row.batches or 1
+        done = (row.epoch - 1) * batches + (row.batch if row.batches else 1)
+        words = f"epoch {row.epoch}/{row.epochs}, loss {row.loss:.3f}, accuracy {row.accuracy:.1%}"
+        if row.validation is not None:
+            words += f", validation {row.validation:.1%}"
+        watch(stage, done, row.epochs * batches, words)
+
+    return show
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 over names, types, shapes and values of all parameters and buffers."""
     digest = hashlib.sha256()
-    for name, tensor in state.items():
+    for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
         digest.update(_bytes(tensor))
     return digest.hexdigest()

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from snacs.errors import InputError
+from snacs.network.batches import evaluating, logits_of, move, run
 from snacs.zoo.data import Batches, Images, open_data
 from snacs.zoo.entry import Entry, Normalisation, seeded
 from snacs.zoo.loading import network
@@ -45,7 +46,8 @@ class Inputs:
         return chosen.batches(MEASURE_BATCH, shuffle=seed, augment=self.augment)
 
     def train_batches(self, size: int, *, seed: int) -> Batches:
-        return self.train.batches(size, shuffle=seed, augment=self.augment, drop_last=True)
+        whole = len(self.train) >= size
+        return self.train.batches(size, shuffle=seed, augment=self.augment, drop_last=whole)
 
     def test_batches(self, count: int | None = None) -> Batches:
         """All test images, or the last ``count``: on CIFAR-10 those nobody may choose on."""
@@ -75,22 +77,26 @@ def open_inputs(arguments: argparse.Namespace) -> Inputs:
     given = _normalisation(arguments)
     normalisation = given or normalisation_of(arguments.weights, entry)
 
-    def split(name: str) -> Images:
+    def split(name: str, outputs: int | None = None) -> Images:
         return open_data(
             arguments.data,
             split=name,
             entry=entry,
             normalisation=normalisation,
+            outputs=outputs,
             size=arguments.size,
         )
 
+    outputs = None
+    if entry is None:
+        outputs = _outputs(model, split("calibration"))
     return Inputs(
         model,
         entry,
         normalisation,
-        split("calibration"),
-        split("train"),
-        split("test"),
+        split("calibration", outputs),
+        split("train", outputs),
+        split("test", outputs),
         augmentation(arguments.data),
     )
 
@@ -137,6 +143,13 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         except json.JSONDecodeError:
             chosen[name] = text
     return chosen
+
+
+def _outputs(model: nn.Module, images: Images) -> int:
+    """How many classes a user's own network knows: labels are checked against them."""
+    with evaluating(model):
+        batch = next(iter(images.subset(slice(0, 2)).batches(2)))
+        return int(logits_of(run(model, move(batch, model))).shape[1])
 
 
 def _normalisation(arguments: argparse.Namespace) -> Normalisation | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snacs.files import write_json
 from snacs.network.masking import bake_
-from snacs.pipeline import Pruned, prune
+from snacs.pipeline import Pruned, epochs_watch, prune
 from snacs.reporting.progress import Watch
 from snacs.training import Recipe, train_
 from snacs.zoo.data import open_data
@@ -19,8 +19,8 @@ from snacs.zoo.weights import save_weights
 
 NETWORK = "small-resnet"
 BATCH = 64
-TRAINING = Recipe(epochs=12, learning_rate=0.1, schedule="cosine", weight_decay=5e-4)
-RETRAINING = Recipe(epochs=8, learning_rate=0.02, schedule="cosine", weight_decay=5e-4)
+TRAINING = Recipe(epochs=15, learning_rate=0.05, nesterov=True, label_smoothing=0.1, batch=BATCH)
+RETRAINING = Recipe(epochs=10, learning_rate=0.02, nesterov=True, label_smoothing=0.1, batch=BATCH)
 
 
 def demo(folder: Path, *, seeds: int, target: float, watch: Watch) -> list[Pruned]:
@@ -39,7 +39,7 @@ def _once(folder: Path, seed: int, target: float, watch: Watch) -> Pruned:
         recipe=TRAINING,
         folder=folder / "dense",
         seed=seed,
-        progress=lambda done, total: watch(f"train {seed}", done, total),
+        progress=epochs_watch(watch, f"train {seed}"),
     )
     result = prune(
         model,

@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
-Watch = Callable[[str, int, int], None]
+
+class Watch(Protocol):
+    """Told how far a stage is, with a few words such as the accuracy of an epoch."""
+
+    def __call__(self, stage: str, done: int, total: int, detail: str = "") -> None: ...
+
+
 _LINE_EVERY = 10.0  # seconds between plain lines of one stage
 
 
-def silent(stage: str, done: int, total: int) -> None:
+def silent(stage: str, done: int, total: int, detail: str = "") -> None:
     """Show nothing."""
 
 
@@ -47,14 +61,15 @@ def _bars() -> Iterator[Watch]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
+        TextColumn("{task.fields[detail]}"),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        tasks: dict[str, object] = {}
+        tasks: dict[str, TaskID] = {}
 
-        def watch(stage: str, done: int, total: int) -> None:
+        def watch(stage: str, done: int, total: int, detail: str = "") -> None:
             if stage not in tasks:
-                tasks[stage] = progress.add_task(stage, total=total)
-            progress.update(tasks[stage], completed=done, total=total)  # type: ignore[arg-type]
+                tasks[stage] = progress.add_task(stage, total=total, detail=detail)
+            progress.update(tasks[stage], completed=done, total=total, detail=detail)
 
         yield watch
 
@@ -63,7 +78,7 @@ def _lines() -> Watch:
     started: dict[str, float] = {}
     shown: dict[str, float] = {}
 
-    def watch(stage: str, done: int, total: int) -> None:
+    def watch(stage: str, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
         started.setdefault(stage, now)
         if done < total and now - shown.get(stage, started[stage]) < _LINE_EVERY:
@@ -71,7 +86,8 @@ def _lines() -> Watch:
         shown[stage] = now
         spent = now - started[stage]
         left = f", {spent / done * (total - done):.0f} s left" if 0 < done < total else ""
-        sys.stderr.write(f"{stage}: {done}/{total}, {spent:.0f} s{left}\n")
+        words = f", {detail}" if detail else ""
+        sys.stderr.write(f"{stage}: {done}/{total}, {spent:.0f} s{left}{words}\n")
         sys.stderr.flush()
 
     return watch

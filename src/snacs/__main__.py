@@ -1,0 +1,5 @@
+"""``python -m snacs`` is the command ``snacs``."""
+
+from snacs.cli import entry
+
+entry()
