@@ -17,7 +17,7 @@ from toynets import Net, images
 
 from snacs.errors import InputError, ModelError
 from snacs.network.batches import labels_of
-from snacs.network.calibration import SCAN, Calibration, _Reservoir, gather
+from snacs.network.calibration import SCAN, Calibration, _Reservoir, _single, gather
 
 
 class Mean(nn.Module):
@@ -134,8 +134,11 @@ def test_batches_keep_their_form_and_type() -> None:
 
 def test_kept_images_do_not_hold_their_batches_in_memory() -> None:
     big = rows([0, 1] * 500)
-    found = take([big], count=10)
-    assert found.batches[0][0].untyped_storage().nbytes() == 8 * 2 * 4
+    x, y = _single(big, 3, 1000)
+    assert x.tolist() == [3.0, 1.0]
+    assert int(y) == 1
+    assert x.untyped_storage().nbytes() == 2 * 4
+    assert y.untyped_storage().nbytes() == 8
 
 
 def test_missing_labels_are_predicted_and_noted() -> None:

@@ -162,6 +162,16 @@ def test_nothing_goes_where_zeros_do_not_stay_zeros(between: nn.Module) -> None:
     assert left.channels["3"].all()
 
 
+def test_a_channel_that_also_carries_the_input_stays() -> None:
+    net = Net(lambda net, x: net.c(net.b(x + net.a(x))), a=conv(3, 3), b=conv(3, 4), c=conv(4, 2))
+    structure = find_structure(net, X, keep_first=False)
+    keep = full(structure)
+    keep["a"][1] = False
+    left = shrink(structure, keep)
+    assert left.channels["b"].all()
+    assert left.filters["a"].all()
+
+
 def test_output_filters_stay() -> None:
     structure = find_structure(Plain(), X, keep_last=False)
     keep = full(structure)

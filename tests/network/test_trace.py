@@ -291,6 +291,14 @@ def test_a_stream_made_from_the_layer_itself_is_no_sum() -> None:
     assert trace(Net(forward, a=conv(3, 4), b=conv(4, 4)), X).sums == (Sum(0, "b", 1, None),)
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_an_activation_on_the_way_makes_it_no_sum(in_place: bool) -> None:
+    def forward(net: Net, x: Tensor) -> Tensor:
+        return x + functional.relu(net.bn(net.a(x)), inplace=in_place)
+
+    assert trace(Net(forward, a=conv(3, 3), bn=nn.BatchNorm2d(3)), X).sums == ()
+
+
 def test_blended_outputs_still_name_their_layer() -> None:
     net = Net(lambda net, x: functional.log_softmax(net.fc(x.mean((2, 3))), 1), fc=nn.Linear(3, 5))
     found = trace(net, X)

@@ -153,7 +153,7 @@ class _Recorder:
         )
 
     def _check(self, view: windows.View) -> None:
-        squares = view.plain.square().sum((0, 2), dtype=torch.float64)
+        squares = windows.input_squares(view)
         for what, total in (("inputs", squares.sum()), ("outputs", view.output.sum())):
             if not bool(torch.isfinite(total)):
                 raise InputError(

@@ -70,7 +70,8 @@ def per_connection(layer: Layer, channels: BoolArray) -> BoolArray:
 
 def _read(layer: Layer, alive: BoolArray) -> BoolArray:
     if layer.groups == 1:
-        return alive.any(axis=0)
+        found: BoolArray = np.logical_or.reduce(alive, axis=0)
+        return found
     read = np.zeros(layer.channels, dtype=bool)
     read[layer.channel_of()[alive]] = True
     return read

@@ -7,7 +7,6 @@ can be picked one by one or averaged.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -31,8 +30,8 @@ class View:
     output : (rows, c_out, positions)
     plain : (rows, channels, values)
         The input itself, without padding.
-    steps, offsets :
-        Stride per spatial dimension; where each of the kernel's taps lies, in padded coordinates.
+    steps, taps :
+        Per spatial dimension the stride, and where the kernel's taps lie in padded coordinates.
     shape :
         Spatial shape of the output.
     """
@@ -41,7 +40,7 @@ class View:
     plain: Tensor
     output: Tensor
     steps: tuple[int, ...]
-    offsets: tuple[tuple[int, ...], ...]
+    taps: tuple[tuple[int, ...], ...]
     shape: tuple[int, ...]
     images: int
     centre: int | None
@@ -81,19 +80,18 @@ def pick(view: View, places: IntArray) -> tuple[Tensor, Tensor]:
     first = torch.arange(view.images, device=chosen.device)[:, None] * view.rows_per_image
     rows = (first + chosen // per_row).flatten()
     spot = (chosen % per_row).flatten()
-    where = torch.zeros((len(spot), len(view.offsets)), dtype=torch.long, device=spot.device)
-    rest = spot
+    where = torch.zeros((len(spot), 1), dtype=torch.long, device=spot.device)
     stride = 1
-    sizes = view.padded.shape[2:]
     for dim in reversed(range(len(view.shape))):
-        coordinate = rest % view.shape[dim] * view.steps[dim]
-        taps = torch.tensor([offset[dim] for offset in view.offsets], device=spot.device)
-        where += (coordinate[:, None] + taps[None, :]) * stride
-        rest = rest // view.shape[dim]
-        stride *= sizes[dim]
+        coordinate = spot % view.shape[dim] * view.steps[dim]
+        taps = torch.tensor(view.taps[dim], device=spot.device)
+        along = (coordinate[:, None] + taps[None, :]) * stride
+        where = (along[:, :, None] + where[:, None, :]).flatten(1)
+        spot = spot // view.shape[dim]
+        stride *= view.padded.shape[2 + dim]
     flat = view.padded.flatten(2)
     windows = flat[rows[:, None], :, where].transpose(1, 2)
-    return windows.contiguous(), view.output[rows, :, spot]
+    return windows.contiguous(), view.output[rows, :, (chosen % per_row).flatten()]
 
 
 def window_means(view: View) -> Tensor:
@@ -102,16 +100,24 @@ def window_means(view: View) -> Tensor:
     The mean of a convolution is linear in its weights:
     mean over positions of ``output`` = ``weight · window_means + bias``.
     """
-    taps = []
-    for offset in view.offsets:
-        part = view.padded
-        for dim, (start, step, size) in enumerate(
-            zip(offset, view.steps, view.shape, strict=True), start=2
-        ):
-            part = part.narrow(dim, start, (size - 1) * step + 1)
-            part = part[(slice(None),) * dim + (slice(None, None, step),)]
-        taps.append(part.flatten(2).mean(2))
-    return _per_image(view, torch.stack(taps, dim=2))
+    # Taps at different rows and columns are sums over a grid: one small product per dimension.
+    found = view.padded
+    for axis in reversed(range(len(view.shape))):  # the last first: its product copies nothing
+        dim, taps, step, count = axis + 2, view.taps[axis], view.steps[axis], view.shape[axis]
+        size = found.shape[dim]
+        if count == 1 and taps == tuple(range(size)):
+            continue
+        meets = torch.zeros((size, len(taps)), device=found.device)
+        for tap, start in enumerate(taps):
+            meets[start : start + (count - 1) * step + 1 : step, tap] = 1 / count
+        found = found.transpose(dim, -1).matmul(meets).transpose(dim, -1)
+    return _per_image(view, found.flatten(2))
+
+
+def input_squares(view: View) -> Tensor:
+    """Sum of squares of each input channel over all rows and positions: (channels,), float64."""
+    norms: Tensor = torch.linalg.vector_norm(view.plain, dim=2)
+    return norms.double().square().sum(0)
 
 
 def output_means(view: View) -> Tensor:
@@ -147,7 +153,7 @@ def _linear(layer: Layer, data: Tensor, output: Tensor, images: int) -> View:
         plain=plain.flatten(2),
         output=output.reshape(-1, tokens, layer.c_out).transpose(1, 2),
         steps=(1, 1),
-        offsets=tuple((0, column) for column in range(layer.kernel)),
+        taps=((0,), tuple(range(layer.kernel))),
         shape=(tokens, 1),
         images=images,
         centre=0 if layer.kernel == 1 else None,
@@ -164,7 +170,6 @@ def _convolution(
         tuple(int(v) for v in getattr(module, name))
         for name in ("kernel_size", "dilation", "stride")
     )
-    offsets = itertools.product(*(range(0, k * d, d) for k, d in zip(size, dilation, strict=True)))
     middle = 0
     for k in size:
         middle = middle * k + k // 2
@@ -173,7 +178,7 @@ def _convolution(
         plain=data.flatten(2),
         output=output.flatten(2),
         steps=stride,
-        offsets=tuple(offsets),
+        taps=tuple(tuple(range(0, k * d, d)) for k, d in zip(size, dilation, strict=True)),
         shape=tuple(output.shape[2:]),
         images=images,
         centre=middle,
