@@ -87,8 +87,15 @@ def test_solution_is_that_of_the_normal_equations(offset, share):
     moments.add(torch.from_numpy(x), torch.from_numpy(t))
     v = module.weight.detach()
     found = solve(moments, v, keep, bias=None, offset=offset, ridge=1e-3)
+    first = [
+        reference(x, t[:, i], v[i], keep[i], ridge=1e-3, offset=offset) for i in range(filters)
+    ]
+    left = sum(((t[:, i] - x @ w - b) ** 2).sum() for i, (w, b) in enumerate(first)) / (t**2).sum()
+    before = ((t - x @ (v.numpy() * keep).T) ** 2).sum() / (t**2).sum()
+    ridge = 1e-3 + min(before, left * positions / (positions - n)) * n / positions
+    assert ridge > 0.01  # these targets are noise: most cannot be explained
     for i in range(filters):
-        w, b = reference(x, t[:, i], v[i], keep[i], ridge=1e-3, offset=offset)
+        w, b = reference(x, t[:, i], v[i], keep[i], ridge=ridge, offset=offset)
         # condition number about 1e5 in float64
         assert np.allclose(found.weight[i].numpy(), w, atol=1e-9)
         assert np.isclose(float(found.offset[i]), b, atol=1e-9)
@@ -129,3 +136,22 @@ def test_dead_inputs_leave_weights_alone():
     found = solve(moments, module.weight.detach(), keep, bias=module.bias, offset=True, ridge=1e-3)
     assert torch.equal(found.weight.float(), module.weight.detach())
     assert torch.allclose(found.offset, torch.ones(2, dtype=torch.float64))
+
+
+def test_few_samples_pull_harder():
+    """With fewer samples than columns, noise must not be fitted."""
+    generator = torch.Generator().manual_seed(0)
+    module = nn.Linear(40, 3).double()
+    x = torch.randn(2030, 40, generator=generator, dtype=torch.float64)
+    clean = module(x).detach()
+    noisy = clean + 0.3 * torch.randn(clean.shape, generator=generator, dtype=torch.float64)
+    keep = np.ones((3, 40), dtype=bool)
+    moments = Moments(module)
+    moments.add(x[:30], noisy[:30])
+    weight = module.weight.detach()
+    found = solve(moments, weight, keep, bias=module.bias, offset=True, ridge=1e-6)
+    error = (x[30:] @ found.weight.T + found.offset - clean[30:]).square().mean()
+    plain = np.linalg.lstsq(x[:30].numpy(), noisy[:30].numpy(), rcond=None)[0]
+    plain_error = (x[30:].numpy() @ plain - clean[30:].numpy()) ** 2
+    assert float(error) < 0.09  # the variance of the noise
+    assert float(error) < 0.5 * plain_error.mean()

@@ -12,6 +12,7 @@ from torch import nn
 
 from snacs.errors import InputError, ModelError
 from snacs.network import masking, repair, sequential
+from snacs.network.batchnorm import reestimate_
 from snacs.network.layers import find_structure
 from snacs.network.repair import repair_
 from snacs.values import Layer, Structure
@@ -81,14 +82,12 @@ def trained_like(kind, seed=0):
     """A network with uneven weights and lived-in BatchNorm statistics."""
     torch.manual_seed(seed)
     model = kind()
-    model.train()
-    for _ in range(3):
-        model(images(seed=7))
     with torch.no_grad():
         for module in model.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.weight.uniform_(0.5, 1.5)
                 module.bias.normal_(0, 0.2)
+    reestimate_(model, [images(seed=7)])
     return model.eval()
 
 
@@ -200,38 +199,59 @@ def other_operand(network, x, name):
 
 def solve_plainly(model, module, twin, keep, x, target, norm, ridge):
     if isinstance(module, nn.Linear):
-        x, target = x[:, :, None], target[:, :, None]
-        windows, groups = x, 1
+        windows, target, groups = x[:, :, None], target[:, :, None], 1
     else:
         groups = module.groups
         windows = nn.functional.unfold(x, module.kernel_size, 1, module.padding, module.stride)
-    windows = windows.transpose(0, 1).flatten(1).double()
-    target = target.transpose(0, 1).flatten(1).double()
-    n = windows.shape[0] // groups
-    per_group = module.weight.shape[0] // groups
+    windows = windows.transpose(0, 1).flatten(1).double().numpy()
+    target = target.transpose(0, 1).flatten(1).double().numpy()
+    n, samples = windows.shape[0] // groups, windows.shape[1]
     columns = np.repeat(keep, n // keep.shape[1], axis=1)
     free = module.bias is not None or norm is not None
-    for i in range(module.weight.shape[0]):
-        group = windows[n * (i // per_group) : n * (i // per_group + 1)]
-        a, t = group.numpy(), target[i].numpy()
-        if not columns[i].any():
-            continue
-        centre, level = (a.mean(1), t.mean()) if free else (np.zeros(n), 0.0)
-        a, t = a - centre[:, None], t - level
-        gram = a @ a.T
-        pull = ridge * np.mean(np.diag(gram))
-        s = np.flatnonzero(columns[i])
-        v = twin.weight.detach()[i].flatten().double().numpy()
-        left = gram[np.ix_(s, s)] + pull * np.eye(len(s))
-        w = np.linalg.solve(left, a[s] @ t + pull * v[s])
-        hidden = masking.original_of(module).detach()[i].reshape(-1)
-        hidden[torch.from_numpy(s)] = torch.from_numpy(w).to(hidden)
-        offset = level - w @ centre[s]
-        with torch.no_grad():
-            if module.bias is not None:
-                masking.original_of(module, "bias")[i] = offset
-            elif norm is not None:
-                model.get_submodule(norm).running_mean[i] -= offset
+    old = twin.weight.detach().flatten(1).double().numpy()
+    old_bias = np.zeros(len(old)) if module.bias is None else twin.bias.detach().double().numpy()
+
+    def inputs_of(i):
+        group = i // (len(old) // groups)
+        return windows[n * group : n * (group + 1)]
+
+    def error(weights, offsets):
+        return (
+            sum(
+                ((target[i] - w @ inputs_of(i) - b) ** 2).sum()
+                for i, (w, b) in enumerate(zip(weights, offsets, strict=True))
+            )
+            / (target**2).sum()
+        )
+
+    def attempt(strength):
+        weights, offsets = old * columns, old_bias.copy()
+        for i in range(len(old)):
+            s = np.flatnonzero(columns[i])
+            a, t = inputs_of(i), target[i]
+            centre, level = (a.mean(1), t.mean()) if free else (np.zeros(n), 0.0)
+            a, t = a - centre[:, None], t - level
+            gram = a @ a.T
+            pull = strength * np.mean(np.diag(gram))
+            if len(s):
+                left = gram[np.ix_(s, s)] + pull * np.eye(len(s))
+                weights[i, s] = np.linalg.solve(left, a[s] @ t + pull * old[i, s])
+                offsets[i] = level - weights[i] @ centre
+        return weights, offsets
+
+    unexplained = error(old * columns, old_bias)
+    if samples > n:
+        corrected = error(*attempt(ridge)) * samples / (samples - n)
+        unexplained = min(unexplained, corrected)
+    extra = unexplained * n / samples
+    weights, offsets = attempt(ridge if extra < 0.1 * ridge else ridge + extra)
+    hidden = masking.original_of(module).detach()
+    kept = torch.from_numpy(columns).reshape(hidden.shape)
+    hidden[kept] = torch.from_numpy(weights).reshape(hidden.shape).to(hidden)[kept]
+    if module.bias is not None:
+        masking.original_of(module, "bias").detach().copy_(torch.from_numpy(offsets))
+    elif norm is not None:
+        model.get_submodule(norm).running_mean.sub_(torch.from_numpy(offsets))
 
 
 @KINDS
@@ -312,9 +332,7 @@ def test_batchnorm_alone():
     # Statistics that are off by far, as after a large cut.
     model.bn1.running_mean += 3.0
     before = output_error(dense, model, images())
-    report = repair_(
-        model, iter(BATCHES), structure=structure, dense=dense, least_squares=False
-    )
+    report = repair_(model, iter(BATCHES), structure=structure, dense=dense, least_squares=False)
     assert report.layers == ()
     assert report.steps[0].kept
     assert output_error(dense, model, images()) < before

@@ -181,6 +181,42 @@ def test_a_killed_process_is_continued_with_the_same_bits(tmp_path):
     assert same(whole, resumed)
 
 
+TWO = """
+import sys
+sys.path.insert(0, sys.argv[2])
+import torch
+torch.set_num_threads(1)
+from test_loop import X, Y, masked, RECIPE
+from snacs.training.loop import train_
+model = masked()
+data = [(X[i : i + 64], Y[i : i + 64]) for i in range(0, 448, 64)]
+history = train_(model, data, recipe=RECIPE, folder=sys.argv[1])
+rank = torch.distributed.get_rank()
+state = {k: v for k, v in model.state_dict().items()}
+torch.save({"state": state, "loss": history.rows[-1].loss}, f"{sys.argv[1]}/rank{rank}.pt")
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_network(tmp_path):
+    script = tmp_path / "two.py"
+    script.write_text(TWO)
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+        str(script), str(tmp_path), str(Path(__file__).parent),
+    ]  # fmt: skip
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(tmp_path / f"rank{r}.pt", weights_only=True) for r in (0, 1))
+    trained = [k for k in first["state"] if "running" not in k]  # BatchNorm is local by default
+    assert all(torch.equal(first["state"][k], second["state"][k]) for k in trained)
+    assert first["loss"] == second["loss"]
+    start = masked().state_dict()
+    assert not torch.equal(first["state"]["0.weight"], start["0.weight"])
+
+
 def test_a_damaged_checkpoint_costs_one_epoch_not_the_result(tmp_path):
     whole, again = build(), build()
     train_(whole, loader(), recipe=RECIPE, folder=tmp_path)

@@ -3,11 +3,15 @@
 With windows x (n columns: input channel × kernel), targets t and a filter's kept columns S, the
 kept weights minimise
 
-    Σ (t − w·x_S − b)² + ρ ‖w − v_S‖²,    ρ = ridge · mean diagonal of the Gram matrix,
+    Σ (t − w·x_S − b)² + ρ ‖w − v_S‖²,    ρ = (ridge + e·n/N) · mean diagonal of the Gram matrix,
 
 where v are the weights before. Pulling towards v and not towards zero means that the error can only
 fall: w = v is one of the candidates. b is free where the layer can carry an offset (it is then
 eliminated by centring the sums), else it stays out.
+
+The second term of ρ guards against few samples. N positions cannot determine n columns if a
+relative error e cannot be explained: with noise σ² = e·mean(t²) and weights of the size of v, the
+best pull is σ²/mean(v²), and mean(t²) is about n·mean(v²)·mean(x²), which gives e·n/N.
 """
 
 from __future__ import annotations
@@ -160,38 +164,64 @@ def solve(
     offset : bool
         Whether the layer can carry a new constant; without, ``bias`` is kept.
     ridge : float
-        Relative to the mean diagonal of the Gram matrix.
+        Relative to the mean diagonal of the Gram matrix; more is added where samples are few.
     """
-    groups, filters, columns = moments.groups, moments.filters, moments.columns
     mask = torch.from_numpy(np.ascontiguousarray(keep)).to(moments.device)
-    start = torch.where(mask, weight.to(moments.gram), 0.0).reshape(groups, filters, columns)
-    constant = torch.zeros(groups * filters) if bias is None else bias.detach()
-    constant = constant.to(moments.gram).reshape(groups, filters)
-    gram, cross = moments.gram, moments.cross
-    if offset:
-        means = moments.inputs / moments.count
-        gram = gram - means[:, :, None] * moments.inputs[:, None, :]
-        cross = cross - means[:, :, None] * moments.targets[:, None, :]
-    elif bias is not None:
-        cross = cross - moments.inputs[:, :, None] * constant[:, None, :]
-    solved = start.clone()
-    rows = keep.reshape(groups, filters, columns)
-    for group in range(groups):
-        solved[group] = _solve_group(gram[group], cross[group], start[group], rows[group], ridge)
-    constant_after = constant
-    if offset:
-        live = torch.from_numpy(rows.any(axis=2)).to(moments.device)
-        free = (moments.targets - (solved * moments.inputs[:, None, :]).sum(2)) / moments.count
-        constant_after = torch.where(live, free, constant)
-    total = float(moments.squares.sum())
-    before = float(moments.error(start, constant).sum())
-    after = float(moments.error(solved, constant_after).sum())
-    return Solution(
-        weight=solved.reshape(groups * filters, columns),
-        offset=constant_after.reshape(-1),
-        before=before / total if total > 0 else 0.0,
-        after=after / total if total > 0 else 0.0,
+    shape = (moments.groups, moments.filters, moments.columns)
+    start = torch.where(mask, weight.to(moments.gram), 0.0).reshape(shape)
+    constant = torch.zeros(len(weight)) if bias is None else bias.detach()
+    problem = _Problem(
+        moments, start, keep.reshape(shape), constant.to(moments.gram).reshape(shape[:2]), offset
     )
+    samples, columns = moments.count, moments.columns
+    before = problem.relative_error(start, problem.constant)
+    if samples <= columns:
+        return problem.solution(before, ridge + before * columns / samples)
+    first = problem.solution(before, ridge)
+    unexplained = min(before, first.after * samples / (samples - columns))
+    extra = unexplained * columns / samples
+    return first if extra < 0.1 * ridge else problem.solution(before, ridge + extra)
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """One layer: start and keep are (groups, filters, n), constant is (groups, filters)."""
+
+    moments: Moments
+    start: Tensor
+    keep: BoolArray
+    constant: Tensor
+    offset: bool
+
+    def solution(self, before: float, ridge: float) -> Solution:
+        sums, constant = self.moments, self.constant
+        gram, cross = self._centred()
+        solved = torch.stack(
+            [
+                _solve_group(gram[g], cross[g], self.start[g], self.keep[g], ridge)
+                for g in range(sums.groups)
+            ]
+        )
+        if self.offset:
+            live = torch.from_numpy(self.keep.any(axis=2)).to(sums.device)
+            free = (sums.targets - (solved * sums.inputs[:, None, :]).sum(2)) / sums.count
+            constant = torch.where(live, free, constant)
+        after = self.relative_error(solved, constant)
+        return Solution(solved.reshape(-1, sums.columns), constant.reshape(-1), before, after)
+
+    def relative_error(self, weight: Tensor, constant: Tensor) -> float:
+        total = float(self.moments.squares.sum())
+        return float(self.moments.error(weight, constant).sum()) / total if total > 0 else 0.0
+
+    def _centred(self) -> tuple[Tensor, Tensor]:
+        """Sums without the part that an offset takes up, or that the fixed bias explains."""
+        sums = self.moments
+        if not self.offset:
+            fixed = sums.inputs[:, :, None] * self.constant[:, None, :]
+            return sums.gram, sums.cross - fixed
+        means = sums.inputs / sums.count
+        gram = sums.gram - means[:, :, None] * sums.inputs[:, None, :]
+        return gram, sums.cross - means[:, :, None] * sums.targets[:, None, :]
 
 
 def _solve_group(
