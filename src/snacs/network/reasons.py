@@ -7,6 +7,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
@@ -55,12 +56,7 @@ def reasons_to_keep(
     keep_first: bool,
     keep_last: bool,
 ) -> dict[str, str | None]:
-    owners: dict[int, list[str]] = {}
-    for name, module in modules.items():
-        if isinstance(module, parametrize.ParametrizationList):
-            continue  # holds the weight of the module around it
-        for parameter in _weights(module):
-            owners.setdefault(id(parameter), []).append(name)
+    owners = _owners(modules)
     last = _last(seen) if keep_last else set()
     reasons: dict[str, str | None] = {}
     for layer in seen.layers:
@@ -74,6 +70,24 @@ def reasons_to_keep(
             reason = "final classifier: makes the network's output"
         reasons[layer.name] = reason
     return reasons
+
+
+def reasons_not_to_cut(modules: dict[str, nn.Module], seen: Trace) -> dict[str, str]:
+    """Why the weight of a layer cannot be replaced by a smaller one; layers that can are absent."""
+    owners = _owners(modules)
+    found = {layer.name: _not_plain(layer, modules, seen, owners) for layer in seen.layers}
+    return {name: reason for name, reason in found.items() if reason is not None}
+
+
+def _owners(modules: dict[str, nn.Module]) -> dict[int, list[str]]:
+    """The names of the modules that hold each weight, by its identity."""
+    owners: dict[int, list[str]] = {}
+    for name, module in modules.items():
+        if isinstance(module, parametrize.ParametrizationList):
+            continue  # holds the weight of the module around it
+        for parameter in _weights(module):
+            owners.setdefault(id(parameter), []).append(name)
+    return owners
 
 
 def _weights(module: nn.Module) -> Iterable[Tensor]:
@@ -96,10 +110,24 @@ def _unsound(
     layer: Seen, modules: dict[str, nn.Module], seen: Trace, owners: dict[int, list[str]]
 ) -> str | None:
     """Why a layer cannot be pruned soundly, or None."""
+    groups = int(getattr(layer.module, "groups", 1))
+    reason = _not_plain(layer, modules, seen, owners)
+    if reason is not None:
+        return reason
+    if groups > 1 and groups == getattr(layer.module, "in_channels", None):
+        return "depthwise convolution: each filter has only one input"
+    if layer.outputs % seen.images:
+        return "the rows of its input cannot be assigned to images"
+    return None
+
+
+def _not_plain(
+    layer: Seen, modules: dict[str, nn.Module], seen: Trace, owners: dict[int, list[str]]
+) -> str | None:
+    """Why a layer does something else with its weight than its kind says, or None."""
     module = layer.module
     weight: Tensor = getattr(module, "weight")  # noqa: B009
     inside = _parent_of(layer.name, modules, _ATTENTION)
-    groups = int(getattr(module, "groups", 1))
     tied = next((o for p in _weights(module) if len(o := owners.get(id(p), [])) > 1), None)
     if inside is not None:
         return f"part of {type(modules[inside]).__name__} {inside!r}"
@@ -116,10 +144,6 @@ def _unsound(
         return "its weight is also used outside its own forward"
     if not _plain_forward(module, layer.kind):
         return f"its class {type(module).__name__} has a forward of its own"
-    if groups > 1 and groups == getattr(module, "in_channels", None):
-        return "depthwise convolution: each filter has only one input"
-    if layer.outputs % seen.images:
-        return "the rows of its input cannot be assigned to images"
     return None
 
 
@@ -159,6 +183,9 @@ def _why_left(
         return None
     if "quantized" in type(module).__module__:
         return "quantized"
+    if isinstance(module, torch.jit.ScriptModule):
+        inner = _parent_of(name, modules, (torch.jit.ScriptModule,)) is not None
+        return None if inner or not any(True for _ in module.parameters()) else "TorchScript"
     own = list(module.parameters(recurse=False))
     lazy = any(is_lazy(p) for p in own)
     if not kind_of(module) and not lazy and not any(p.ndim > 1 for p in own):
