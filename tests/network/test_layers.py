@@ -15,7 +15,7 @@ from toynets import Grouped, Net, Plain, Residual, conv, hooks_on, images, segme
 from snacs.errors import InputError
 from snacs.network.layers import bias_of, find_structure, module_of, weight_of
 from snacs.network.masking import apply_
-from snacs.values import Structure
+from snacs.values import MIXED, Structure
 
 X = images(3, 8, 8)
 
@@ -333,3 +333,30 @@ def test_transformed_input_is_still_the_input() -> None:
     structure = find_structure(net, (X.abs() * 99).to(torch.uint8))
     assert "first layer" in reason(structure, "a")
     assert structure["a"].positions == 4
+
+
+def test_compiled_networks_are_watched_eagerly() -> None:
+    net = Plain()
+    compiled = find_structure(torch.compile(net, backend="aot_eager"), X)
+    plain = find_structure(net, X)
+    assert [layer.name for layer in compiled.prunable] == ["_orig_mod.second"]
+    assert (compiled.weights, compiled.macs) == (plain.weights, plain.macs)
+
+
+def test_wrapped_networks_have_prefixed_names() -> None:
+    structure = find_structure(nn.DataParallel(Plain()), X)
+    assert [layer.name for layer in structure.prunable] == ["module.second"]
+
+
+class Foreign(nn.Module):
+    """Stands for a module whose inside no torch function shows, such as TorchScript."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.from_numpy(np.maximum(x.numpy(), 0))
+
+
+def test_what_a_foreign_module_returns_may_come_from_anywhere() -> None:
+    net = nn.Sequential(conv(3, 4), conv(4, 4), Foreign(), conv(4, 4), conv(4, 2))
+    structure = find_structure(net, X)
+    assert structure["3"].feeds == (segment(MIXED, 0, 0, 4),)
+    assert "3" in structure["1"].consumers

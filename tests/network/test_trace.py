@@ -299,6 +299,31 @@ def test_an_activation_on_the_way_makes_it_no_sum(in_place: bool) -> None:
     assert trace(Net(forward, a=conv(3, 3), bn=nn.BatchNorm2d(3)), X).sums == ()
 
 
+def test_a_view_written_in_place_makes_it_no_sum() -> None:
+    def forward(net: Net, x: Tensor) -> Tensor:
+        y = net.a(x)
+        y[:, 1:].relu_()
+        return x + y
+
+    assert trace(Net(forward, a=conv(3, 3)), X).sums == ()
+
+
+def test_trying_a_function_out_does_not_write_into_constants() -> None:
+    kept: list[Tensor] = []
+
+    def forward(net: Net, x: Tensor) -> Tensor:
+        buffer = torch.empty(2, 4, 8, 8)
+        buffer.copy_(net.a(x))
+        kept.append(buffer)
+        return net.b(buffer)
+
+    net = Net(forward, a=conv(3, 4), b=conv(4, 2)).eval()
+    found = trace(net, X[:2])
+    with torch.no_grad():
+        assert torch.equal(kept[0], net.a(X[:2]))
+    assert segment("a", 0, 0, 4) in feeds(found, "b")
+
+
 def test_blended_outputs_still_name_their_layer() -> None:
     net = Net(lambda net, x: functional.log_softmax(net.fc(x.mean((2, 3))), 1), fc=nn.Linear(3, 5))
     found = trace(net, X)

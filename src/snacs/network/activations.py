@@ -235,7 +235,7 @@ def _watch(
     try:
         for recorder in recorders.values():
             handles.append(recorder.module.register_forward_hook(recorder.hook, with_kwargs=True))
-        with evaluating(model):
+        with evaluating(model), torch.compiler.set_stance("force_eager"):
             for batch in calibration.batches:
                 size = size_of(batch)
                 for recorder in recorders.values():

@@ -212,7 +212,8 @@ def _keeps_zero(call: Call) -> bool:
     def replace(tensor: Tensor) -> Tensor:
         if call.tag_of(tensor) is not None:
             return torch.zeros_like(tensor)
-        return torch.ones_like(tensor) if call.trained(tensor) else tensor
+        # A copy, because the function may write into it.
+        return torch.ones_like(tensor) if call.trained(tensor) else tensor.clone()
 
     try:
         result = call.func(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from snacs.network.batches import Forward, evaluating, move, run, size_of, tensors_of
@@ -62,7 +63,8 @@ def trace(model: nn.Module, batch: Any, *, forward: Forward | None = None) -> Tr
     watcher = Watcher(model)
     try:
         watcher.attach()
-        with evaluating(model):
+        # Compiled code cannot be watched; the same network runs eagerly for this one pass.
+        with evaluating(model), torch.compiler.set_stance("force_eager"):
             batch = move(batch, model)
             for tensor in tensors_of(batch):
                 watcher.tag(tensor, uniform(frozenset({INPUT}), tensor.ndim))

@@ -56,6 +56,8 @@ class Watcher(TorchFunctionMode):
             held = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
             held += [value for value in vars(module).values() if isinstance(value, Tensor)]
             self._trained.update((id(tensor), tensor) for tensor in held)
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # takes no hooks; what it returns comes from nowhere that can be seen
             lazy = bool(getattr(module, "has_uninitialized_params", bool)())
             hook = self._refuse_lazy if lazy else self._quietly(self._before)
             self._handles.append(
@@ -149,15 +151,16 @@ class Watcher(TorchFunctionMode):
     def _write(self, tensor: Tensor, tag: Tag, *, alone: bool) -> None:
         """Tag a tensor written in place, and what shares its memory."""
         self.tag(tensor, tag)
-        self._own.pop(id(tensor), None)
+        memory = _memory(tensor)
+        for key, (other, _, _) in list(self._own.items()):
+            if _memory(other) == memory:
+                del self._own[key]
         if alone and UNKNOWN not in tag.everything():
             return
-        memory = _memory(tensor)
         more = blend(tag.everything())
         for other, old in list(self._tags.values()):
             if other is not tensor and _memory(other) == memory:
                 self.tag(other, (old or uniform(NOTHING, other.ndim)).with_origins(more))
-                self._own.pop(id(other), None)
 
     def _note_addition(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call, self._additions = self._additions, self._additions + 1
