@@ -15,7 +15,7 @@ from snacs.errors import InputError
     [
         ({"score": "acme"}, "must be one of acmi.*Did you mean"),
         ({"scor": "l2"}, "no option 'scor'.*'score'"),
-        ({"images": 1}, "whole number of at least 2"),
+        ({"count": 1}, "whole number of at least 2"),
         ({"positions": 2.5}, "whole number"),
         ({"width": 0.0}, "positive number"),
         ({"width": float("nan")}, "positive number"),

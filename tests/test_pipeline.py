@@ -41,7 +41,7 @@ def trained(digits) -> nn.Module:
 
 @pytest.fixture(scope="module")
 def pruned(trained, digits):
-    return snacs.prune(trained, digits["train"], target=0.6, test=digits["test"], images=300)
+    return snacs.prune(trained, digits["train"], target=0.6, test=digits["test"], count=300)
 
 
 def test_the_target_is_met_within_one_connection(pruned):
@@ -62,7 +62,7 @@ def test_masked_weights_are_zero_and_the_rest_is_not(pruned):
 def test_the_given_model_is_untouched(trained, digits):
     before = copy.deepcopy(trained.state_dict())
     trained.train()
-    snacs.prune(trained, digits["train"], target=0.5, images=100, shares=())
+    snacs.prune(trained, digits["train"], target=0.5, count=100, shares=())
     assert trained.training
     assert all(torch.equal(before[k], v) for k, v in trained.state_dict().items())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in trained.modules())
@@ -88,7 +88,7 @@ def test_every_layer_is_in_the_plan_or_has_a_reason(pruned):
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_the_same_seed_gives_the_same_bits_with_any_number_of_workers(trained, digits, preset):
     plans = [
-        snacs.plan(trained, digits["train"], target=0.5, preset=preset, images=200, jobs=jobs)
+        snacs.plan(trained, digits["train"], target=0.5, preset=preset, count=200, jobs=jobs)
         for jobs in (1, 2)
     ]
     for ours, theirs in zip(*(plan.layers for plan in plans), strict=True):
@@ -104,7 +104,7 @@ def test_a_run_folder_is_reused_and_another_target_needs_no_new_scores(trained, 
         if done < total:
             stages.append(stage)
 
-    common = {"images": 150, "run": tmp_path / "run", "progress": watch}
+    common = {"count": 150, "run": tmp_path / "run", "progress": watch}
     first = snacs.plan(trained, digits["train"], target=0.5, **common)
     assert {"scores", "curves"} <= set(stages)
     stages.clear()
@@ -144,12 +144,12 @@ def test_a_users_own_training_loop_keeps_the_zeros(pruned, digits):
 def test_retraining_resumes_and_history_is_kept(trained, digits, tmp_path):
     recipe = snacs.Recipe(epochs=2, learning_rate=0.02)
     common = {
-        "target": 0.7, "images": 150, "train": digits["train"], "recipe": recipe,
+        "target": 0.7, "count": 150, "train": digits["train"], "recipe": recipe,
         "test": digits["test"], "run": tmp_path / "run", "shares": (),
     }  # fmt: skip
     first = snacs.prune(trained, digits["train"], **common)
     again = snacs.prune(trained, digits["train"], **common)
-    assert [row.epoch for row in first.history.rows] == [0, 1]
+    assert [row.epoch for row in first.history.rows] == [1, 2]
     assert again.history.resumed == 2
     assert first.accuracy == again.accuracy
     for (name, ours), theirs in zip(
@@ -164,7 +164,7 @@ def test_every_score_and_allocation_runs_through_the_same_pipeline(
     trained, digits, score, allocation
 ):
     plan = snacs.plan(
-        trained, digits["train"], target=0.5, images=60, score=score, allocation=allocation,
+        trained, digits["train"], target=0.5, count=60, score=score, allocation=allocation,
         groups=4 if score == "mint" else None, shares=(),
     )  # fmt: skip
     assert plan.pruned == pytest.approx(0.5, abs=0.01)
@@ -172,15 +172,15 @@ def test_every_score_and_allocation_runs_through_the_same_pipeline(
 
 def test_macs_tolerance_and_manual_limits(trained, digits):
     images = digits["train"]
-    macs = snacs.plan(trained, images, target=0.5, budget="macs", images=100, shares=())
+    macs = snacs.plan(trained, images, target=0.5, budget="macs", count=100, shares=())
     assert macs.pruned_macs == pytest.approx(0.5, abs=0.01)
-    tolerant = snacs.plan(trained, images, tolerance=0.05, images=100, shares=())
+    tolerant = snacs.plan(trained, images, tolerance=0.05, count=100, shares=())
     for part in tolerant.layers:
         level = round(part.limit * 100)
         if level:
             assert part.curve.accuracy[level - 1] >= 0.95 * part.curve.base
     manual = snacs.plan(
-        trained, images, allocation="manual", limits={"features.4": 0.25}, images=100, shares=()
+        trained, images, allocation="manual", limits={"features.4": 0.25}, count=100, shares=()
     )
     assert manual["features.4"].pruned == 0.25
     assert manual["features.8"].pruned == 0.0
@@ -188,7 +188,7 @@ def test_macs_tolerance_and_manual_limits(trained, digits):
 
 def test_filter_granularity_removes_whole_filters(trained, digits):
     plan = snacs.plan(
-        trained, digits["train"], target=0.4, images=100, granularity="filter", shares=()
+        trained, digits["train"], target=0.4, count=100, granularity="filter", shares=()
     )
     dead = sum(int(part.dead.sum()) for part in plan.layers)
     assert dead > 0
@@ -221,27 +221,27 @@ def test_several_inputs_and_dict_outputs_work_through_forward(digits):
     def forward(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
         return model(image=batch["image"], mirror=batch["mirror"])["scores"]
 
-    result = snacs.prune(_TwoInputs(), batches, target=0.5, forward=forward, images=200)
+    result = snacs.prune(_TwoInputs(), batches, target=0.5, forward=forward, count=200)
     hidden = result.plan["hidden"].layer
     assert (hidden.c_in, hidden.kernel) == (6, 64)
     assert result.plan.pruned == pytest.approx(0.5, abs=0.01)
 
 
 def test_missing_labels_use_the_networks_own_predictions_and_say_so(trained, digits):
-    plan = snacs.plan(trained, [x for x, _ in digits["train"]], target=0.5, images=150)
+    plan = snacs.plan(trained, [x for x, _ in digits["train"]], target=0.5, count=150)
     assert any("predictions" in note for note in plan.notes)
 
 
 def test_one_shot_and_endless_iterators_are_fine(trained, digits):
-    once = snacs.plan(trained, iter(digits["train"]), target=0.5, images=60, shares=())
+    once = snacs.plan(trained, iter(digits["train"]), target=0.5, count=60, shares=())
     endless = itertools.cycle(digits["train"])
     assert once.pruned == pytest.approx(0.5, abs=0.01)
-    assert snacs.plan(trained, endless, target=0.5, images=60, shares=()).pruned == once.pruned
+    assert snacs.plan(trained, endless, target=0.5, count=60, shares=()).pruned == once.pruned
 
 
 def test_half_precision_networks_are_planned(trained, digits):
     model = copy.deepcopy(trained).to(torch.bfloat16)
-    plan = snacs.plan(model, digits["train"], target=0.5, images=60, shares=())
+    plan = snacs.plan(model, digits["train"], target=0.5, count=60, shares=())
     assert plan.pruned == pytest.approx(0.5, abs=0.01)
     assert next(model.parameters()).dtype == torch.bfloat16
 
@@ -249,7 +249,7 @@ def test_half_precision_networks_are_planned(trained, digits):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_network_on_a_gpu_is_planned_where_it_is(trained, digits):
     model = copy.deepcopy(trained).cuda()
-    result = snacs.prune(model, digits["train"], target=0.5, images=60)
+    result = snacs.prune(model, digits["train"], target=0.5, count=60)
     assert next(result.model.parameters()).is_cuda
 
 
@@ -273,7 +273,7 @@ class _Raises(nn.Module):
 BAD = {
     "target too high": ({"target": 1.0}, "strictly between 0 and 1"),
     "target unreachable": ({"target": 0.999}, "at most|most that can"),
-    "no goal": ({}, "target="),
+    "no goal": ({}, "how far to prune"),
     "unknown option": ({"target": 0.5, "widht": 1.0}, "widht.*width"),
     "ignore matches nothing": ({"target": 0.5, "ignore": ["fetures.4"]}, "fetures.4"),
     "manual limit of nothing": (
@@ -288,7 +288,7 @@ BAD = {
 def test_bad_arguments_are_named_and_nothing_is_written(trained, digits, tmp_path, case):
     options, message = BAD[case]
     with pytest.raises(snacs.InputError, match=message):
-        snacs.plan(trained, digits["train"], images=60, run=tmp_path / "run", **options)
+        snacs.plan(trained, digits["train"], count=60, run=tmp_path / "run", **options)
     assert not (tmp_path / "run" / "plan").exists()
 
 
@@ -312,23 +312,23 @@ BAD_IMAGES = {
 def test_bad_images_are_named(trained, digits, case):
     change, message = BAD_IMAGES[case]
     with pytest.raises(snacs.InputError, match=message):
-        snacs.plan(trained, change(digits["train"]), target=0.5, images=60)
+        snacs.plan(trained, change(digits["train"]), target=0.5, count=60)
 
 
 def test_networks_that_cannot_be_used_are_named(trained, digits, tmp_path):
     images = digits["train"]
     for value in (float("nan"), float("inf")):
         with pytest.raises(snacs.InputError, match=r"features\.4"):
-            snacs.plan(_broken(trained, "features.4", value), images, target=0.5, images=60)
+            snacs.plan(_broken(trained, "features.4", value), images, target=0.5, count=60)
     with pytest.raises(snacs.ModelError, match=r"shape|channels"):
         snacs.plan(trained, [(x.expand(-1, 3, -1, -1), y) for x, y in images], target=0.5)
     raising = _Raises()
     with pytest.raises(snacs.ModelError, match="boom"):
-        snacs.plan(raising, images, target=0.5, images=60)
+        snacs.plan(raising, images, target=0.5, count=60)
     assert not raising.conv._forward_hooks
     assert not raising.conv._forward_pre_hooks
     with pytest.raises(snacs.InputError, match=r"[Nn]othing"):
-        snacs.plan(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), images, target=0.5, images=60)
+        snacs.plan(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), images, target=0.5, count=60)
 
 
 def test_infinite_activations_are_named(trained, digits):
@@ -336,14 +336,14 @@ def test_infinite_activations_are_named(trained, digits):
     with torch.no_grad():
         model.features[1].running_var.fill_(-1.0)  # the root of a negative variance is NaN
     with pytest.raises(snacs.InputError, match=r"features\.4"):
-        snacs.plan(model, digits["train"], target=0.5, images=60)
+        snacs.plan(model, digits["train"], target=0.5, count=60)
 
 
 def test_constant_filters_score_zero_and_go_first(trained, digits):
     model = copy.deepcopy(trained)
     with torch.no_grad():
         model.features[4].weight[3] = 0.0
-    plan = snacs.plan(model, digits["train"], target=0.3, images=100, shares=())
+    plan = snacs.plan(model, digits["train"], target=0.3, count=100, shares=())
     assert not plan["features.4"].scores[3].any()
 
 

@@ -66,7 +66,7 @@ class Config:
     """Everything that may be chosen about a plan. ``Config.preset("default")`` is the start.
 
     Sampling
-        images : calibration images that are kept, balanced over classes.
+        count : calibration images that are kept, balanced over classes.
         samples : "positions" (a few random output positions per image) or "pooled" (one spatial
             mean per image, as the authors do).
         positions : output positions per image.
@@ -107,7 +107,7 @@ class Config:
         ridge : of the least squares, relative to the mean diagonal of the Gram matrix.
     """
 
-    images: int = 1000
+    count: int = 1000
     samples: str = "positions"
     positions: int = 4
     batch: int = 100
@@ -149,8 +149,8 @@ class Config:
             if name != "budget":
                 check_choice(name, getattr(self, name), choices)
         object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
-        for name in ("images", "positions", "batch", "shifts", "classes"):
-            _check_at_least(name, getattr(self, name), 2 if name in ("images", "classes") else 1)
+        for name in ("count", "positions", "batch", "shifts", "classes"):
+            _check_at_least(name, getattr(self, name), 2 if name in ("count", "classes") else 1)
         for name in ("directions", "groups"):
             if getattr(self, name) is not None:
                 _check_at_least(name, getattr(self, name), 1)

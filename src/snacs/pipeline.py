@@ -107,7 +107,7 @@ def plan(
         Any trained network. It is read in eval mode; its own mode is restored.
     images : iterable of batches
         ``(x, y)`` pairs, or ``x`` alone: then the network's own predictions serve as labels.
-        At most ``images=1000`` of them (balanced over classes) are kept.
+        At most ``count=1000`` of them (balanced over classes) are kept.
     target : float
         Fraction of all Conv + Linear weights to remove, in (0, 1).
     tolerance : float
@@ -254,7 +254,7 @@ def retrain_(
             recipe=recipe_of(recipe) if isinstance(recipe, str) else recipe,
             validation=validation,
             teacher=teacher,
-            folder=folder,
+            folder=None if folder is None else Path(folder),
             seed=seed,
             forward=forward,
             progress=epochs_watch(watch, "retrain"),
@@ -320,7 +320,7 @@ def make_job(
     calibration = gather(
         images,
         model,
-        count=config.images,
+        count=config.count,
         batch=config.batch,
         seed=seed,
         forward=forward,

@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn errors into exit codes."""
     arguments = build_parser().parse_args(argv)
     try:
-        from snacs.cli import commands  # torch is imported only once there is work to do
+        import snacs.cli.commands as commands  # torch only once there is work to do
 
         return int(commands.COMMANDS[arguments.command](arguments) or 0)
     except SnacsError as error:

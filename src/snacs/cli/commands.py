@@ -116,7 +116,7 @@ def compare_methods(arguments: Arguments) -> None:
     except ValueError:
         raise InputError(f"--targets takes fractions: 0.4,0.6. Got {arguments.targets!r}") from None
     count = _count(arguments)
-    changes = {} if arguments.images is None else {"images": arguments.images}
+    changes = {} if arguments.images is None else {"count": arguments.images}
     with (
         Run(_run_folder(arguments, "compare")) as run,
         watching(not arguments.quiet) as watch,
@@ -207,19 +207,20 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
 }
 
 
-def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe | None]:
-    if not arguments.retrain:
-        return None, None
+def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe]:
+    """What to retrain on (None: not at all) and how."""
     if arguments.recipe not in RECIPES:
         raise InputError(
             f"There is no recipe {arguments.recipe!r}. Give one of {', '.join(RECIPES)}."
         )
-    recipe = replace(RECIPES[arguments.recipe], epochs=arguments.retrain)
+    recipe = replace(RECIPES[arguments.recipe], epochs=max(arguments.retrain, 1))
+    if not arguments.retrain:
+        return None, recipe
     return inputs.train_batches(arguments.batch_size, seed=arguments.seed).at_epoch, recipe
 
 
 def _count(arguments: Arguments) -> int:
-    return int(arguments.images or PRESETS["default"].images)
+    return int(arguments.images or PRESETS["default"].count)
 
 
 def _run_folder(arguments: Arguments, kind: str = "") -> Path:

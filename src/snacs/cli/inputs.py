@@ -131,7 +131,7 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         if getattr(arguments, name) is not None:
             chosen[name] = getattr(arguments, name)
     if arguments.images is not None:
-        chosen["images"] = arguments.images
+        chosen["count"] = arguments.images
     if arguments.no_repair:
         chosen.update(repair=False, batchnorm=False)
     for pair in arguments.set:
