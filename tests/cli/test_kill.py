@@ -28,29 +28,42 @@ def _command(weights: Path, run: Path) -> list[str]:
     ]  # fmt: skip
 
 
+def _written(run: Path) -> int:
+    """How far a run is: stages and checkpoints that are there."""
+    return sum(1 for _ in run.rglob("stage.json")) + sum(1 for _ in run.rglob("epoch-*"))
+
+
+def _kill_at(command: list[str], run: Path, files: int, delay: float) -> bool:
+    """Start the command and kill it a moment after it has written so many files."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # so that its workers die with it
+    )
+    while process.poll() is None and _written(run) < files:
+        time.sleep(0.002)
+    time.sleep(delay)
+    alive = process.poll() is None
+    if alive:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return alive
+
+
 def _killed_and_run_again(tmp_path: Path, kills: int, seed: int) -> None:
     weights = tmp_path / "w.safetensors"
     save_weights(seeded(SmallConvNet, seed=1), weights)
-    started = time.monotonic()
     subprocess.run(_command(weights, tmp_path / "whole"), check=True, capture_output=True)
-    whole = time.monotonic() - started
-    random_moment = random.Random(seed)
-    struck = 0
-    for _ in range(kills):
-        process = subprocess.Popen(
-            _command(weights, tmp_path / "killed"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # so that its workers die with it
-        )
-        try:
-            process.wait(timeout=random_moment.uniform(0.2, 0.95) * whole)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            struck += 1
-    assert struck > 0  # the later ones may find a finished run: then there is nothing to kill
-    subprocess.run(_command(weights, tmp_path / "killed"), check=True, capture_output=True)
+    files = _written(tmp_path / "whole")
+    moments = random.Random(seed)
+    run = tmp_path / "killed"
+    struck = [
+        _kill_at(_command(weights, run), run, moment, moments.uniform(0, 0.1))
+        for moment in sorted(moments.sample(range(files), kills))
+    ]
+    assert struck.count(True) >= kills - 1  # the last moment may lie just before the end
+    subprocess.run(_command(weights, run), check=True, capture_output=True)
     plans = [Plan.load(tmp_path / run / "plan") for run in ("whole", "killed")]
     for ours, theirs in zip(*(plan.layers for plan in plans), strict=True):
         np.testing.assert_array_equal(ours.keep, theirs.keep)
