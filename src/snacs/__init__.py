@@ -38,6 +38,7 @@ _PLACES = {
     "prune": "snacs.pipeline",
     "remove_": "snacs.network.masking",
     "repair_": "snacs.pipeline",
+    "report": "snacs.reporting.page",
     "retrain_": "snacs.pipeline",
 }
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from snacs.pipeline import repair_ as repair_
     from snacs.pipeline import retrain_ as retrain_
     from snacs.plans import Plan as Plan
+    from snacs.reporting.page import report as report
     from snacs.training import RECIPES as RECIPES
     from snacs.training import Recipe as Recipe
 

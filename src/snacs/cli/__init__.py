@@ -6,6 +6,7 @@ traceback to report), 130 interrupted (the same command goes on where it stopped
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,8 @@ from snacs.errors import SnacsError
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, and turn errors into exit codes."""
     arguments = build_parser().parse_args(argv)
+    if arguments.no_color:
+        os.environ["NO_COLOR"] = "1"  # what the terminal library and worker processes look at
     try:
         import snacs.cli.commands as commands  # torch only once there is work to do
 

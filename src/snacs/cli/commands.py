@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options
+from snacs.cli.showing import figure, report
+from snacs.cli.showing import out as _out
+from snacs.cli.showing import say as _say
+from snacs.cli.showing import show_plan as _show_plan
 from snacs.config import PRESETS
 from snacs.errors import InputError, RunFolderError
 from snacs.experiments.compare import compare
 from snacs.experiments.demo import demo
 from snacs.files import write_json
-from snacs.network.cost import cost
 from snacs.network.layers import find_structure
 from snacs.network.masking import bake_
 from snacs.pipeline import plan, prune
-from snacs.plans import Plan
 from snacs.reporting import terminal
 from snacs.reporting.progress import watching
 from snacs.store import Run, read_run
@@ -156,15 +157,6 @@ def compare_methods(arguments: Arguments) -> None:
         _say(arguments, "mint scores groups of filters (G = 16); the others single filters.")
 
 
-def report(arguments: Arguments) -> None:
-    read_run(arguments.run)
-    if not (arguments.run / "plan").exists():
-        raise RunFolderError(f"{arguments.run} holds no finished plan yet; run its command again.")
-    result = arguments.run / "result.json"
-    facts = json.loads(result.read_text()) if result.exists() else None
-    _show_plan(arguments, Plan.load(arguments.run / "plan"), facts)
-
-
 def fetch_data(arguments: Arguments) -> None:
     with watching(not arguments.quiet) as watch:
         fetched = fetch_cifar10(
@@ -202,6 +194,7 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
     "retrain": retrain,
     "compare": compare_methods,
     "report": report,
+    "figure": figure,
     "data": fetch_data,
     "demo": run_demo,
 }
@@ -236,29 +229,3 @@ def _plain(arguments: Arguments) -> dict[str, Any]:
         name: str(value.absolute()) if isinstance(value, Path) else value
         for name, value in vars(arguments).items()
     }
-
-
-def _show_plan(arguments: Arguments, made: Plan, facts: dict[str, Any] | None = None) -> None:
-    parts: list[Any] = [terminal.plan_table(made)]
-    if facts is None:
-        layers = [asdict(row) for row in cost(made.structure, made.masks).layers]
-        facts = {"pruned": made.pruned, "macs_pruned": made.pruned_macs, "layers": layers}
-        facts["notes"] = list(made.notes)
-    else:
-        parts.append(terminal.summary_table(facts))
-    if facts["notes"]:
-        parts.append(terminal.notes_text(facts["notes"]))
-    _out(arguments, facts, *parts)
-
-
-def _out(arguments: Arguments, facts: Any, *parts: Any) -> None:
-    if arguments.json:
-        json.dump(facts, sys.stdout, indent=1, default=str)
-        sys.stdout.write("\n")
-    else:
-        terminal.show(*parts)
-
-
-def _say(arguments: Arguments, text: str) -> None:
-    if not arguments.json:
-        terminal.show(text)

@@ -118,10 +118,36 @@ def build_parser() -> argparse.ArgumentParser:
     report = add(
         "report",
         "Show what a run did to each layer, and why.",
-        "  snacs report runs/resnet56\n  snacs report runs/resnet56 --json",
+        "  snacs report runs/resnet56\n"
+        "  snacs report runs/resnet56 -o report.html --compare runs/compare-resnet56\n"
+        "  snacs report runs/resnet56 --json",
         shown,
     )
     report.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    report.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="the HTML file (RUN/report.html)"
+    )
+    report.add_argument(
+        "--compare", type=Path, metavar="RUN", help="a run of `snacs compare` to show beside"
+    )
+    figure = add(
+        "figure",
+        "Draw a figure for a paper from run folders, as SVG, PDF or PNG.",
+        "  snacs figure curves runs/resnet56 --out curves.pdf\n"
+        "  snacs figure layers runs/snacs runs/mint --out layers.svg\n"
+        "  snacs figure masks runs/resnet56 --layer layer3.0.conv1 --out masks.png\n"
+        "  snacs figure runtime runtime.json --out runtime.pdf",
+        shown,
+    )
+    figure.add_argument("kind", choices=["curves", "layers", "masks", "runtime"], help="which")
+    figure.add_argument(
+        "source", type=Path, nargs="+", metavar="RUN", help="run folders; for runtime its JSON"
+    )
+    figure.add_argument("--out", type=Path, required=True, metavar="FILE", help=".svg, .pdf, .png")
+    figure.add_argument(
+        "--layer", action="append", default=[], metavar="NAME", help="layers whose masks to draw"
+    )
+    figure.add_argument("--title", help="above the figure (none)")
     fetch = add(
         "data",
         "Fetch and check a data set.",
@@ -237,6 +263,9 @@ def _shown() -> argparse.ArgumentParser:
     group = parent.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="print facts for machines")
     group.add_argument("--quiet", action="store_true", help="no progress")
+    group.add_argument(
+        "--no-color", action="store_true", help="no colours, like the variable NO_COLOR"
+    )
     return parent
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ def document(found: Findings) -> dict[str, Any]:
     plan, result = found.plan, found.result or {}
     facts = dict(plan.facts) if plan else dict(result.get("facts") or {})
     notes = (*found.notes, *result.get("notes", ()), *(plan.notes if plan else ()))
-    return {
-        "name": str(found.arguments.get("network") or found.name),
+    shown = {
+        "name": found.name,
         "command": command(found.arguments),
         "facts": facts,
         "config": plan.config.as_dict() if plan else {},
@@ -44,6 +45,20 @@ def document(found: Findings) -> dict[str, Any]:
         "repair": None if found.repair is None else dict(found.repair),
         "compare": None if found.compare is None else dict(found.compare),
     }
+    return {name: plain(value) for name, value in shown.items()}
+
+
+def plain(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: they become null.
+
+    >>> plain({"loss": [1.5, float("nan")], "steps": (1, float("inf"))})
+    {'loss': [1.5, None], 'steps': [1, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def command(arguments: Mapping[str, Any]) -> str:

@@ -18,9 +18,9 @@ def links_and_shortcuts(structure: Structure) -> tuple[Pairs, Pairs]:
     index = {layer.name: place for place, layer in enumerate(structure)}
     readers: dict[int, list[int]] = {}
     for place, layer in enumerate(structure):
-        for source in dict.fromkeys(segment.source for segment in layer.feeds):
-            if source in index:
-                readers.setdefault(index[source], []).append(place)
+        for name in dict.fromkeys(segment.source for segment in layer.feeds):
+            if name in index:
+                readers.setdefault(index[name], []).append(place)
     below = [0] * len(index)  # bit b of below[a]: what a returns reaches b
     for place in sorted(readers, reverse=True):
         for reader in readers[place]:

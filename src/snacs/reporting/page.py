@@ -14,6 +14,7 @@ import html
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
@@ -86,7 +87,7 @@ def findings_of(
         found = read_findings(Path(source), compare=beside)
         known = found.result or facts
         title = name or str(found.arguments.get("network") or found.name)
-        return Findings(**{**vars(found), "result": known, "name": title})
+        return replace(found, result=known, name=title)
     comparison = read_findings(beside).compare if beside is not None else None
     if isinstance(source, Plan):
         return Findings(name or "plan", source, facts, compare=comparison)

@@ -109,6 +109,22 @@ def summary_table(facts: Mapping[str, Any]) -> Table:
     return cost_table("Dense and pruned", rows)
 
 
+def compare_table(facts: Mapping[str, Any]) -> Table:
+    """What ``snacs compare`` found, as in ``compare.json``."""
+    names = {
+        "method": "method",
+        "target": "target %",
+        "pruned": "weights gone %",
+        "macs": "MACs gone %",
+        "masked": "masked %",
+        "batchnorm": "BatchNorm %",
+        "repaired": "repaired %",
+        "error": "± %",
+    }
+    rows = [{title: cell[name] for name, title in names.items()} for cell in facts["cells"]]
+    return cost_table(f"Comparison; the dense network has {facts['dense']:.2%}", rows)
+
+
 def cost_table(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Rows of plain facts as a table; the columns are those of the first row."""
     table = _table(title)
