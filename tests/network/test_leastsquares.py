@@ -58,6 +58,37 @@ def test_blocks_add_up_to_the_whole(module, monkeypatch):
     assert torch.allclose(whole.cross, parts.cross)
 
 
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_surplus_rows_are_left_out_evenly(module, monkeypatch):
+    """Every row and every image takes part, and windows still belong to their outputs."""
+    x = torch.cat([inputs_for(module)] * 6)[:28].double()
+    module = module.double()
+    target = module(x).detach()
+    rows = target.shape[1] if isinstance(module, nn.Linear) else target.shape[2]
+    moments = Moments(module, images=28)
+    monkeypatch.setattr(leastsquares, "ENOUGH", 0.01)
+    moments.add(x, target)
+    per_image = target[0].numel() // 6
+    assert moments.count <= -(-28 * per_image // rows) + per_image
+    weight = module.weight.detach().reshape(6, -1)
+    keep = np.ones(weight.shape, dtype=bool)
+    found = solve(moments, weight, keep, bias=module.bias, offset=False, ridge=1e-3)
+    module.float()
+    assert found.before < 1e-12  # windows · weights + bias are exactly the targets
+
+
+def test_rows_rotate_over_images():
+    module = nn.Conv2d(1, 1, 1, bias=False)
+    x = torch.zeros(4, 1, 4, 1)
+    x[torch.arange(4), 0, torch.arange(4), 0] = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    moments = Moments(module, images=10**6)
+    moments.add(x[:3], x[:3])
+    moments.add(x[3:], x[3:])
+    # image k shows row k only: each value is met once
+    assert moments.count == 4
+    assert float(moments.gram) == 1 + 4 + 9 + 16
+
+
 def reference(x, t, v, keep, *, ridge, offset):
     """One filter: columns of x (positions, n), targets t (positions,), weights before v."""
     x, t, v = (np.asarray(a, dtype=np.float64) for a in (x, t, v))

@@ -16,6 +16,7 @@ best pull is σ²/mean(v²), and mean(t²) is about n·mean(v²)·mean(x²), whi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,18 +30,24 @@ from snacs.values import BoolArray
 
 # Elements of one block of windows: 64 MB in float32, which fits beside the activations.
 BLOCK = 1 << 24
+# Positions per column that are enough: the excess error of least squares is about n/N = 0.5 %.
+ENOUGH = 200
+ALL = slice(None)
 
 
 class Moments:
-    """Sums over all positions of a layer's windows x and targets t, in float64, per group.
+    """Sums over positions of a layer's windows x and targets t, in float64, per group.
 
     Products are taken in the model's own precision block by block and added up in float64, so the
     relative error stays that of one block. Memory: groups · n² · 8 bytes for the Gram matrix.
+
+    If ``images`` (how many will be added) have far more positions than n columns need, every r-th
+    output row is used, image k beginning at row k mod r, so that all rows and images take part.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, *, images: int = 0) -> None:
         weight = original_of(module)
-        self.module = module
+        self.module, self.images, self.seen = module, images, 0
         self.groups = module.groups if isinstance(module, _ConvNd) else 1
         self.columns = weight[0].numel()
         self.filters = weight.shape[0] // self.groups
@@ -63,13 +70,18 @@ class Moments:
         # Half precision is for running networks, not for sums of products.
         precise = torch.promote_types(inputs.dtype, torch.float32)
         inputs, targets = inputs.to(precise), targets.to(precise)
-        images = inputs.shape[0]
-        per_image = max(1, self.groups * self.columns * (targets[0].numel() // max(1, self._c_out)))
-        step = max(1, BLOCK // per_image)
-        for start in range(0, images, step):
-            part = slice(start, start + step)
-            x = windows_of(self.module, inputs[part])
-            t = outputs_of(self.module, targets[part])
+        skip = self._skip(targets)
+        positions = -(-targets[0].numel() // (self.groups * self.filters * skip))
+        step = skip * max(1, BLOCK // max(1, skip * self.groups * self.columns * positions))
+        for start in range(0, inputs.shape[0], step):
+            some, wanted = inputs[start : start + step], targets[start : start + step]
+            cuts = [
+                (slice(k, None, skip), slice((self.seen + k) % skip, None, skip))
+                for k in range(min(skip, len(some)))
+            ]
+            x = torch.cat([windows_of(self.module, some[who], rows) for who, rows in cuts], 2)
+            t = torch.cat([outputs_of(self.module, wanted[who], rows) for who, rows in cuts], 2)
+            self.seen += len(some)
             self.count += x.shape[2]
             self._add(self.gram, x @ x.transpose(1, 2))
             self._add(self.cross, x @ t.transpose(1, 2))
@@ -92,9 +104,13 @@ class Moments:
         total = self.squares - 2 * linear + quadratic
         return (total - 2 * offset * drift + self.count * offset**2).clamp(min=0.0)
 
-    @property
-    def _c_out(self) -> int:
-        return self.groups * self.filters
+    def _skip(self, targets: Tensor) -> int:
+        """r: every r-th row is enough."""
+        spatial = targets.shape[2:] if isinstance(self.module, _ConvNd) else targets.shape[1:-1]
+        if not spatial:
+            return 1
+        surplus = self.images * math.prod(spatial) // (ENOUGH * self.columns)
+        return min(max(1, surplus), spatial[0])
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float64, device=self.device)
@@ -114,13 +130,15 @@ class Solution:
     after: float
 
 
-def windows_of(module: nn.Module, inputs: Tensor) -> Tensor:
+def windows_of(module: nn.Module, inputs: Tensor, rows: slice = ALL) -> Tensor:
     """(groups, n, positions): the windows that a convolution or linear module multiplies.
 
-    The n columns are ordered as in ``weight[i].flatten()``.
+    The n columns are ordered as in ``weight[i].flatten()``. ``rows`` chooses along the first
+    spatial axis of the output, or along the tokens of a linear module.
     """
     if not isinstance(module, _ConvNd):
-        return inputs.reshape(-1, inputs.shape[-1]).T[None]
+        tokens = inputs[:, rows] if inputs.ndim > 2 else inputs
+        return tokens.reshape(-1, inputs.shape[-1]).T[None]
     x = inputs.transpose(0, 1)  # channels first: the copy below then has long contiguous runs
     if any(module._reversed_padding_repeated_twice):
         mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
@@ -131,14 +149,16 @@ def windows_of(module: nn.Module, inputs: Tensor) -> Tensor:
         x = x.unfold(2 + d, (size - 1) * gap + 1, module.stride[d])[..., ::gap]
     # (C, N, o1.., k1..) -> (C, k1.., N, o1..)
     kernel = range(2 + dims, 2 + 2 * dims)
-    x = x.permute(0, *kernel, 1, *range(2, 2 + dims))
+    x = x[:, :, rows].permute(0, *kernel, 1, *range(2, 2 + dims))
     return x.reshape(module.groups, -1, x[0, *(0 for _ in kernel)].numel())
 
 
-def outputs_of(module: nn.Module, outputs: Tensor) -> Tensor:
+def outputs_of(module: nn.Module, outputs: Tensor, rows: slice = ALL) -> Tensor:
     """(groups, filters, positions): outputs in the order of :func:`windows_of`."""
     if not isinstance(module, _ConvNd):
-        return outputs.reshape(-1, outputs.shape[-1]).T[None]
+        tokens = outputs[:, rows] if outputs.ndim > 2 else outputs
+        return tokens.reshape(-1, outputs.shape[-1]).T[None]
+    outputs = outputs[:, :, rows]
     return outputs.transpose(0, 1).reshape(module.groups, -1, outputs[:, 0].numel())
 
 

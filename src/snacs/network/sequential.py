@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from snacs.errors import InputError, ModelError
 from snacs.network import lockstep
-from snacs.network.batches import Forward, run
+from snacs.network.batches import Forward, run, size_of
 from snacs.network.leastsquares import Moments, Solution, solve
 from snacs.network.masking import mask_of, masks_of, original_of, spread
 from snacs.network.trace import is_addition
@@ -89,10 +89,11 @@ def solve_layers_(
         (lockstep.Worker(partial(job, dense, batch)), lockstep.Worker(partial(job, model, batch)))
         for batch in batches
     ]
+    images = sum(size_of(batch) for batch in batches)
     done: list[LayerRepair] = []
     threads = [worker for pair in pairs for worker in pair]
     with _hooks(model, dense, tasks, here), lockstep.closing(threads):
-        while (found := _gather(pairs, tasks, dense)) is not None:
+        while (found := _gather(pairs, tasks, dense, images)) is not None:
             task, moments = found
             done.append(_solve_(task, moments, ridge))
             if progress is not None:
@@ -268,6 +269,7 @@ def _gather(
     pairs: Sequence[tuple[lockstep.Worker, lockstep.Worker]],
     tasks: Mapping[str, _Task],
     dense: nn.Module,
+    images: int,
 ) -> tuple[_Task, Moments] | None:
     """Run all passes to their next stop and sum up what they show; None at the end."""
     task: _Task | None = None
@@ -281,7 +283,7 @@ def _gather(
             continue
         if number == 0 and for_pruned is not None:
             task = tasks[for_pruned.key]
-            moments, scale = Moments(task.module), _scale(task, dense)
+            moments, scale = Moments(task.module, images=images), _scale(task, dense)
         if (
             ended or task is None or moments is None or for_dense is None or for_pruned is None
             or for_dense.key != task.name or for_pruned.key != task.name
