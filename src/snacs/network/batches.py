@@ -112,7 +112,8 @@ def map_tensors(batch: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(batch, Mapping):
         return {key: map_tensors(value, change) for key, value in batch.items()}
     if isinstance(batch, tuple | list):
-        return type(batch)([map_tensors(value, change) for value in batch])
+        parts = [map_tensors(value, change) for value in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     return batch
 
 
