@@ -105,7 +105,9 @@ def _curves(plans: Mapping[str, Plan]) -> Figure:
             axis.plot(100 * levels, 100 * accuracy, color=colour, linewidth=0.7)
             at = int(np.clip(round(part.limit * 100), 1, len(levels))) - 1
             if part.limit > 0:
-                axis.plot(100 * part.limit, 100 * accuracy[at], ".", color=_ORANGE, markersize=4)
+                axis.plot(
+                    100 * part.limit, 100 * accuracy[at], ".", color=_ORANGE, markersize=4, zorder=9
+                )
         if plan.threshold is not None:
             axis.axhline(100 * plan.threshold, linestyle=":", color=_BLACK, linewidth=1)
         axis.set(xlabel="Pruned (%)", xlim=(0, 100))
@@ -132,11 +134,11 @@ def _layers(plans: Mapping[str, Plan]) -> Figure:
     for index, (run, plan) in enumerate(plans.items()):
         pruned = {part.layer.name: part.pruned for part in plan.layers}
         heights = [100 * pruned.get(layer.name, 0.0) for layer in plan.structure]
-        at = [place[layer.name] - 0.4 + width * (index + 0.5) for layer in plan.structure]
+        at = [place[layer.name] + 0.6 + width * (index + 0.5) for layer in plan.structure]
         axis.bar(at, heights, width, color=_SERIES[index % len(_SERIES)], label=run)
-    axis.set(ylabel="Pruned (%)", ylim=(0, 100), xlim=(-0.7, len(names) - 0.3))
+    axis.set(ylabel="Pruned (%)", ylim=(0, 100), xlim=(0.3, len(names) + 0.7))
     if len(names) <= _NAMED:
-        axis.set_xticks(range(len(names)), names, rotation=90, fontsize=6)
+        axis.set_xticks(range(1, len(names) + 1), names, rotation=90, fontsize=6)
     else:
         axis.set_xlabel("Layer, in order of the forward pass")
     if len(plans) > 1:
@@ -152,7 +154,8 @@ def _masks(plans: Mapping[str, Plan], layers: Sequence[str]) -> Figure:
         part.layer.name
         for part in sorted(first.layers, key=lambda part: (-part.protected.sum(), -part.pruned))[:2]
     ]
-    figure, axes = _panels(len(chosen), len(plans), width=2.3, height=2.3)
+    shape = (1, len(chosen)) if len(plans) == 1 else (len(chosen), len(plans))
+    figure, axes = _panels(*shape, width=2.3, height=2.3)
     colours = ListedColormap([_BLACK, "#ffffff", _ORANGE])
     pairs = [(layer, run) for layer in chosen for run in plans]
     for axis, (layer, run) in zip(axes, pairs, strict=True):

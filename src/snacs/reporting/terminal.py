@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from snacs.plans import Plan
-from snacs.values import Layer, Structure
+from snacs.values import Structure
 
 _BAR = 12
+_LOG_WIDTH = 140
 
 
 def show(*parts: RenderableType, console: Console | None = None) -> None:
     """Print renderables; in a log or a pipe they come out as plain text."""
-    console = console or Console()
+    console = console or _console()
     for part in parts:
         console.print(part)
+
+
+def _console() -> Console:
+    """Standard output; wide enough for whole names where no terminal says how wide it is."""
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=_LOG_WIDTH)
 
 
 def structure_table(structure: Structure) -> Table:
     """Every layer: what would be pruned, what not, and why."""
     table = _table("Layers")
     for name in ("layer", "kind"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name == "layer")
     for name in ("filters × inputs", "kernel", "weights", "MACs"):
         table.add_column(name, justify="right")
     table.add_column("read by")
@@ -58,24 +69,24 @@ def structure_table(structure: Structure) -> Table:
 def plan_table(plan: Plan) -> Table:
     """Per layer: how much goes, why the limit stands where it does, what is protected."""
     table = _table("Plan")
-    table.add_column("layer")
-    for name in ("connections", "pruned"):
+    table.add_column("layer", no_wrap=True)
+    for name in ("pruned", "of"):
         table.add_column(name, justify="right")
-    table.add_column("")
-    for name in ("limit", "SVM dense", "SVM pruned", "protected", "dead"):
+    table.add_column("", no_wrap=True)
+    for name in ("limit", "SVM dense", "SVM then", "safe", "dead"):
         table.add_column(name, justify="right")
     planned = {part.layer.name: part for part in plan.layers}
     for layer in plan.structure:
         part = planned.get(layer.name)
         if part is None:
-            table.add_row(escape(layer.name), f"{layer.connections:,}", "kept", _reason(layer))
+            table.add_row(escape(layer.name), "kept", f"{layer.connections:,}")
             continue
         curve = part.curve
         level = min(max(round(part.pruned * 100), 1), 99)
         table.add_row(
             escape(layer.name),
-            f"{layer.connections:,}",
             f"{part.pruned:.1%}",
+            f"{layer.connections:,}",
             _bar(part.pruned),
             f"{part.limit:.1%}",
             f"{curve.base:.1%}" if curve else "",
@@ -141,7 +152,14 @@ def notes_text(notes: Sequence[str]) -> Text:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", caption_justify="left", show_edge=False)
+    return Table(
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+        show_edge=False,
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
 
 
 def _caption(plan: Plan) -> str:
@@ -150,16 +168,20 @@ def _caption(plan: Plan) -> str:
         words.append(f"{plan.config.reading} SVM threshold {plan.threshold:.3f}")
     if plan.delta is not None:
         words.append(f"score threshold {plan.delta:.4g}")
-    return "; ".join(words)
+    kept = [
+        f"{layer.name} ({layer.kept_because})" for layer in plan.structure if not layer.prunable
+    ]
+    lines = [
+        "; ".join(words),
+        "of: connections; SVM then: its accuracy when pruned so far; safe: protected filters",
+        *([f"Kept whole: {'; '.join(kept)}"] if kept else []),
+    ]
+    return escape("\n".join(lines))
 
 
 def _bar(fraction: float) -> str:
     full = round(fraction * _BAR)
     return "█" * full + "·" * (_BAR - full)
-
-
-def _reason(layer: Layer) -> str:
-    return escape(layer.kept_because or "")
 
 
 def _few(names: Sequence[str], most: int = 2) -> str:
