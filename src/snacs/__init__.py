@@ -32,6 +32,8 @@ _PLACES = {
     "accuracy": "snacs.network.cost",
     "apply_": "snacs.pipeline",
     "bake_": "snacs.network.masking",
+    "compact": "snacs.network.compact",
+    "compact_report": "snacs.network.compact",
     "cost": "snacs.network.cost",
     "find_structure": "snacs.network.layers",
     "plan": "snacs.pipeline",
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from snacs.errors import RunFolderError as RunFolderError
     from snacs.errors import SnacsError as SnacsError
     from snacs.errors import TargetError as TargetError
+    from snacs.network.compact import compact as compact
+    from snacs.network.compact import compact_report as compact_report
     from snacs.network.cost import accuracy as accuracy
     from snacs.network.cost import cost as cost
     from snacs.network.layers import find_structure as find_structure

@@ -164,7 +164,7 @@ class _Job:
         cut = plan_cut(self.streams, gone, self.probe)
         candidate = copy.deepcopy(self.base)
         cut_(candidate, cut)
-        reason = self.checker.fails(candidate)
+        reason = self.checker.fails(candidate, rounded=bool(cut.constants))
         if reason is None:
             return _Attempt(candidate, cut, {})
         try:
@@ -176,7 +176,7 @@ class _Job:
             candidate = rewrite_(candidate, edits)
         except CannotRewrite as error:
             return f"{reason}; {error}"
-        reason = self.checker.fails(candidate)
+        reason = self.checker.fails(candidate, rounded=bool(cut.constants))
         return _Attempt(candidate, cut, edits) if reason is None else reason
 
     def culprit(

@@ -59,8 +59,12 @@ class Checker:
             )
         return Checker(batches, outputs, forward, double)
 
-    def fails(self, model: nn.Module) -> str | None:
-        """What is wrong with a compacted network, or None."""
+    def fails(self, model: nn.Module, *, rounded: bool = False) -> str | None:
+        """What is wrong with a compacted network, or None.
+
+        ``rounded``: new numbers have been stored in the network, in its own precision.
+        """
+        own = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
         try:
             candidate = copy.deepcopy(model).double() if self.double else model
             found = [outputs_of(candidate, batch, self.forward) for batch in self.batches]
@@ -70,7 +74,8 @@ class Checker:
             if [t.shape for t in mine] != [t.shape for t in wanted]:
                 return "the network's outputs change their shape"
             apart = difference(mine, wanted)
-            tolerance = _TOLERANCES.get(wanted[0].dtype, _COARSE) if wanted else 0.0
+            precision = own if rounded or not self.double else torch.float64
+            tolerance = _TOLERANCES.get(precision, _COARSE)
             if not apart <= tolerance:
                 return f"the network's outputs change (by {apart:.1e} of the largest)"
         return None

@@ -15,6 +15,7 @@ import numpy as np
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils import parametrize
 
 from snacs.network.compaction.probing import Probe, alive_of, spread_groups
 from snacs.network.compaction.wiring import Wiring
@@ -62,9 +63,12 @@ def find_streams(model: nn.Module, wiring: Wiring) -> Streams:
     """Join what must go together, and note what cannot go at all."""
     joiner = _Joiner(wiring.sources)
     modules = dict(model.named_modules())
-    norms = {name: modules[name] for name in wiring.norms}
-    columns = {name: joiner.columns(name, calls) for name, calls in wiring.readers.items()}
     channels = {name: joiner.columns(name, calls) for name, calls in wiring.norms.items()}
+    for name in channels:
+        if not _cuttable(modules[name]):
+            kind = type(modules[name]).__name__
+            joiner.pin_all(channels[name], f"{name!r} ({kind}), which it passes, cannot be cut")
+    columns = {name: joiner.columns(name, calls) for name, calls in wiring.readers.items()}
     for name, found in columns.items():
         groups = int(getattr(modules[name], "groups", 1))
         if groups > 1:
@@ -72,17 +76,12 @@ def find_streams(model: nn.Module, wiring: Wiring) -> Streams:
     for name, reason in reasons_not_to_cut(modules, wiring.trace).items():
         joiner.pin_source(name, f"{name!r} cannot be cut: {reason}")
         joiner.pin_all(columns[name], f"{name!r}, which reads it, cannot be cut: {reason}")
-    for name, module in norms.items():
-        plain = all(isinstance(p, nn.Parameter) for p in module.parameters(recurse=False))
-        if (
-            not isinstance(module, CUTTABLE_NORMS)
-            or not plain
-            or "parametrizations" in vars(module).get("_modules", {})
-        ):
-            kind = type(module).__name__
-            joiner.pin_all(channels[name], f"{name!r} ({kind}), which it passes, cannot be cut")
     joiner.pin_origins(wiring.outputs, "it is part of the network's output")
     return joiner.finish(columns, channels)
+
+
+def _cuttable(norm: nn.Module) -> bool:
+    return isinstance(norm, CUTTABLE_NORMS) and not parametrize.is_parametrized(norm)
 
 
 @dataclass

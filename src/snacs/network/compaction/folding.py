@@ -29,14 +29,14 @@ def fold_batchnorm(
     whole = copy.deepcopy(model)
     for norm, layer in pairs.items():
         _fold_(whole, layer, norm)
-    if checker.fails(whole) is None:
+    if checker.fails(whole, rounded=True) is None:
         return whole, list(pairs), notes
     # Something else reads a layer's raw output: find out where, one by one.
     folded: list[str] = []
     for norm, layer in pairs.items():
         candidate = copy.deepcopy(model)
         _fold_(candidate, layer, norm)
-        reason = checker.fails(candidate)
+        reason = checker.fails(candidate, rounded=True)
         if reason is None:
             model = candidate
             folded.append(norm)
