@@ -110,7 +110,7 @@ def _totals(plan: Plan, result: Mapping[str, Any]) -> dict[str, Any]:
         "macs": structure.macs,
         "macs_kept": macs,
     }
-    names = ("macs_compacted", "bytes", "bytes_csr", "bytes_csr_narrow", "divergence")
+    names = (*known, "macs_compacted", "bytes", "bytes_csr", "bytes_csr_narrow", "divergence")
     return {**known, **{name: result[name] for name in names if result.get(name) is not None}}
 
 

@@ -238,7 +238,7 @@ function drawGallery(kind) {
         .attr("href", (_, i) => images[i]);
     }
     place.append("rect").attr("width", inner).attr("height", box).attr("fill", "none")
-      .attr("stroke", (d) => (d.index === chosen.index ? colours.chosen : colours.line))
+      .attr("pointer-events", "all").attr("stroke", (d) => (d.index === chosen.index ? colours.chosen : colours.line))
       .attr("stroke-width", (d) => (d.index === chosen.index ? 2.5 : 1));
     return svg.node();
   };
