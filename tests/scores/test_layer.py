@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from layer_evidence import make_evidence
 
 from snacs.config import SCALINGS, Config
-from snacs.scores import kernels_layer
+from snacs.scores import kernels_cells, kernels_layer
 from snacs.scores.acmi import cell_norms, estimate
 from snacs.scores.grouping import blocks_of, group_norms
 from snacs.scores.hashing import (
@@ -22,7 +22,12 @@ from snacs.scores.hashing import (
     mean_deviation,
 )
 from snacs.scores.kernels import number_codes, sort_cells
-from snacs.scores.kernels_layer import code_without, number_rows, pack_children, sum_children
+from snacs.scores.kernels_layer import (
+    number_groups,
+    number_without,
+    pack_children,
+    sum_children,
+)
 from snacs.scores.layer import project_inputs, score_layer
 from snacs.scores.scaling import rescale, scaling_value
 from snacs.values import Evidence
@@ -31,6 +36,12 @@ AGREES = 1e-6
 """Codes are identical by construction; evaluations are in single precision, summed in double."""
 
 ONE = np.float32(1)
+
+
+def number_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Dense numbers within each row of whole-numbered codes."""
+    starts = np.arange(len(codes) + 1)
+    return number_groups(codes.astype(np.float32), starts, np.float32(0))
 
 
 def rest_codes(inputs, columns, config, directions, buckets, shift):
@@ -132,13 +143,21 @@ def test_every_scaling_equals_reference(scaling, support):
     assert scored(evidence, config, 3) == pytest.approx(reference(evidence, config, 3), abs=AGREES)
 
 
+def workspace(segments: int, packed: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Uninitialised, as in ``sum_children``: filled with what would show if it were read."""
+    width = packed.shape[2]
+    planes = [np.full((segments + 3, width), np.float32(1e30)) for _ in range(2)]
+    rows = [np.full(size, np.float32(1e30)) for size in (max(segments + 3, 4), width, width)]
+    return planes[0], planes[1], np.full((8, width), 77, np.uint8), *rows
+
+
 @given(
     samples=st.integers(1, 60),
     bins=st.integers(1, 6),
     cells=st.integers(1, 5),
     children=st.integers(1, 9),
     support=st.sampled_from(["full", "edges"]),
-    way=st.sampled_from(["small", "bytes", "words", "as chosen"]),
+    way=st.sampled_from(["samples", "planes", "as chosen"]),
     seed=st.integers(0, 10**6),
 )
 @settings(deadline=None, max_examples=80)
@@ -150,24 +169,24 @@ def test_every_way_through_a_cell_equals_reference(
     y, bins_y = number_codes(rng.integers(0, 3, (1, samples)))
     z, cells_z = number_codes(rng.integers(0, cells, (1, samples)))
     sorted_cells = sort_cells(z, cells_z, y, bins_y)
-    packed, largest, place = pack_children(x, bins_x)
+    packed, highest, place = pack_children(x, bins_x)
     edges = support == "edges"
     if way == "as chosen":
-        total = sum_children(packed, largest, sorted_cells, edges).reshape(-1)[place]
+        total = sum_children(packed, highest, sorted_cells, edges).reshape(-1)[place]
     else:
-        codes = np.ascontiguousarray(x.T.astype(np.uint8))
+        total = np.zeros(packed.shape[2])
         order, ends, _, cell_ends, _, _ = sorted_cells
-        total = np.zeros(children)
         start = first = 0
         for last in cell_ends:
             own = ends[first:last]
-            if way == "small":
-                kernels_layer.add_small(codes, order, own, start, edges, total)
+            if way == "samples":
+                add = kernels_cells.add_samples
+                add(packed[0], order, own, start, edges, workspace(len(own), packed), total)
             else:
-                kind = np.uint8 if way == "bytes" else np.uint16
-                space = np.zeros((len(own) + 1, children), kind)
-                kernels_layer.add_large(codes, order, own, start, bins, edges, space, total)
+                add = kernels_cells.add_planes
+                add(packed[0], order, own, start, bins, edges, workspace(len(own), packed), total)
             start, first = own[-1], last
+        total = total[place]
     expected = [estimate(row, y, z, support=support) for row in x]
     assert total / (2 * samples) == pytest.approx(expected, abs=AGREES)
 
@@ -178,8 +197,8 @@ def test_cells_of_more_than_255_samples_do_not_overflow():
     x[1] = rng.integers(0, 2, 700)
     y = (x[1] ^ (rng.random(700) < 0.2)).astype(np.int32)
     z = np.zeros(700, np.int32)
-    packed, largest, place = pack_children(x, np.array([1, 2]))
-    total = sum_children(packed, largest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
+    packed, highest, place = pack_children(x, np.array([1, 2]))
+    total = sum_children(packed, highest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
     assert total / 1400 == pytest.approx([0, estimate(x[1], y, z)], abs=AGREES)
 
 
@@ -188,10 +207,10 @@ def test_blocks_of_children_are_put_together():
     rng = np.random.default_rng(1)
     x, bins = number_rows(rng.integers(0, 5, (children, 12)).astype(np.int32))
     y, z = rng.integers(0, 2, 12).astype(np.int32), np.zeros(12, np.int32)
-    packed, largest, place = pack_children(x, bins)
+    packed, highest, place = pack_children(x, bins)
     assert len(packed) == 2
-    assert largest[0] <= largest[1] == bins.max()
-    total = sum_children(packed, largest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
+    assert highest[0].max() <= highest[1].max() == bins.max() - 1
+    total = sum_children(packed, highest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
     assert total / 24 == pytest.approx([estimate(row, y, z) for row in x], abs=AGREES)
 
 
@@ -204,8 +223,10 @@ def test_rank_one_update_leaves_exactly_one_input_out():
     others = [0, 1, 3, 4, 5]
     # float32 sums of six terms of order 1.
     assert updated == pytest.approx(directions[others].T @ inputs[others], abs=1e-5)
-    codes = code_without(projection, inputs[2:3], directions[2:3], np.float32(0.3))
-    assert (codes == np.floor(updated + np.float32(0.3))).all()
+    numbers, count = number_without(projection, inputs[2:3], directions[2:3], np.float32(0.3))
+    expected, cells = number_codes(np.floor(updated + np.float32(0.3)).astype(np.int32))
+    assert (numbers == expected).all()
+    assert count == cells
 
 
 def test_threads_do_not_change_a_bit():

@@ -25,9 +25,15 @@ from numpy.typing import NDArray
 
 from snacs.config import Config
 from snacs.scores.grouping import Block, blocks_of, group_norms
-from snacs.scores.hashing import VectorHash, direction_count, draw_shifts, mean_deviation
-from snacs.scores.kernels import bin_squares, fresh, sort_cells, sum_pair
-from snacs.scores.kernels_child import contribute_group, score_channel
+from snacs.scores.hashing import (
+    VectorHash,
+    bin_codes,
+    direction_count,
+    draw_shifts,
+    mean_deviation,
+)
+from snacs.scores.kernels import bin_squares, fresh, number_codes, sort_cells, sum_pair
+from snacs.scores.kernels_child import contribute, contribute_group, score_channel
 from snacs.scores.occupancy import MEASURES, occupancy_of
 from snacs.scores.parallel import map_threads
 from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
@@ -115,19 +121,32 @@ def _score_column(
     """All single filters of a block that read one channel: scalars, counted in a dense table."""
     rows = block.filters
     found = np.zeros(MEASURES)
-    values = score_channel(
-        task.windows(block, columns)[0],
-        task.weight(rows, columns)[:, 0],
+    window, weight = task.windows(block, columns)[0], task.weight(rows, columns)[:, 0]
+    decay = np.ascontiguousarray(task.terms.decay[rows, columns.start])
+    sums, left_out = score_channel(
+        window,
+        weight,
         task.outputs[rows],
         task.inverses,
         task.shifts,
         task.config.conditional,
         task.config.support == "edges",
         int(task.terms.cellwise),
-        np.ascontiguousarray(task.terms.decay[rows, columns.start]),
+        decay,
         found,
     )
-    return values, found
+    for index, shift in np.argwhere(left_out):
+        x, y = task.outputs[rows][index], np.empty(len(task.outputs[0]), np.float32)
+        contribute(window, weight[index], y)
+        values = (x[None], y[None], (x - y if task.config.conditional else np.zeros_like(x))[None])
+        numbers = tuple(
+            number_codes(bin_codes(value, inverse, b))
+            for value, inverse, b in zip(
+                values, task.inverses[[0, 1, 0]], task.shifts[shift], strict=True
+            )
+        )
+        sums[index] += _sum_numbers(task, numbers, values, float(decay[index]), found)
+    return sums / (2 * len(task.outputs[0]) * len(task.shifts)), found
 
 
 def _score_columns(
@@ -136,40 +155,44 @@ def _score_columns(
     """All groups of filters of a block against one group of channels: vectors, hashed."""
     windows = task.windows(block, columns)
     found = np.zeros(MEASURES)
-    scores = np.zeros(len(block.rows))
+    sums = np.zeros(len(block.rows))
     for index, rows in enumerate(block.rows):
         x = task.outputs[rows]
         y = contribute_group(windows, task.weight(rows, columns))
-        z = x - y if task.config.conditional else np.zeros_like(x)
+        values = (x, y, x - y if task.config.conditional else np.zeros_like(x))
         decay = float(task.terms.decay[rows.start, columns.start])
+        projected = [task.hashing.project(value) for value in values]
         for shift in task.shifts:
-            scores[index] += _score_vectors(task, (x, y, z), shift, decay, found)
-    return scores / len(task.shifts), found
+            numbers = tuple(
+                task.hashing.number(value, inverse, b)
+                for value, inverse, b in zip(
+                    projected, task.inverses[[0, 1, 0]], shift, strict=True
+                )
+            )
+            sums[index] += _sum_numbers(task, numbers, values, decay, found)
+    return sums / (2 * len(task.outputs[0]) * len(task.shifts)), found
 
 
-def _score_vectors(
+def _sum_numbers(
     task: _Task,
-    values: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]],
-    shift: NDArray[np.float32],
+    numbers: tuple[tuple[NDArray[np.int32], int], ...],
+    values: tuple[NDArray[np.float32], ...],
     decay: float,
     found: NDArray[np.float64],
 ) -> float:
-    """One pair of groups at one shift, from (dims, N) values of X, Y, Z; adds its occupancy."""
-    wide, narrow = task.inverses
-    (x, bins_x), (y, bins_y), (z, cells_z) = (
-        task.hashing(value, inverse, b)
-        for value, inverse, b in zip(values, (wide, narrow, wide), shift, strict=True)
-    )
+    """Σ φ (r − α)² / (r + α) of one pair at one shift, by sorting; adds its occupancy.
+
+    ``numbers`` are the cell numbers of X, Y, Z and how many there are, ``values`` (dims, N).
+    """
+    (x, bins_x), (y, bins_y), (z, cells_z) = numbers
     cells = sort_cells(z, cells_z, y, bins_y)
     found += (cells_z, cells[5], len(cells[0]), bins_x, bins_y)
     squares = (np.zeros(1), np.zeros(1), np.zeros(1))
     cellwise = task.terms.cellwise
     if cellwise is not Cellwise.ONE:
-        bins = ((x, bins_x), (y, bins_y), (z, cells_z))
         squares = tuple(
             bin_squares(codes, count, value)
-            for (codes, count), value in zip(bins, values, strict=True)
+            for (codes, count), value in zip(numbers, values, strict=True)
         )
     edges = task.config.support == "edges"
-    total = float(sum_pair(x, bins_x, cells, squares, int(cellwise), decay, edges))
-    return total / (2 * len(x))
+    return float(sum_pair(x, bins_x, cells, squares, int(cellwise), decay, edges))

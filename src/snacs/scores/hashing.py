@@ -148,7 +148,13 @@ class VectorHash:
         self, values: Floats, inverse: np.float32, shift: np.float32
     ) -> tuple[NDArray[np.int32], int]:
         """Dense numbers 0, 1, … of the cells of (dims, N) values, and how many cells there are."""
-        codes: Codes = bin_codes(self.project(values), inverse, shift)
+        return self.number(self.project(values), inverse, shift)
+
+    def number(
+        self, projected: Floats, inverse: np.float32, shift: np.float32
+    ) -> tuple[NDArray[np.int32], int]:
+        """The same of values that are projected already: once for all shifts."""
+        codes: Codes = bin_codes(projected, inverse, shift)
         if self.buckets is not None:
             form = self.buckets.form(codes, slice(0, codes.shape[0]))
             codes = self.buckets.finish(form)[None, :]

@@ -44,30 +44,30 @@ def number_keys(keys: Any, span: int) -> Any:
     numbers = np.empty(samples, np.int32)
     count = 0
     if span <= DIRECT_SPAN:
-        table = np.full(span, -1, np.int32)
+        table = np.zeros(span, np.int32)  # number + 1; 0 is a key not seen yet
         for sample in range(samples):
             key = keys[sample]
-            if table[key] < 0:
-                table[key] = count
+            if table[key] == 0:
                 count += 1
-            numbers[sample] = table[key]
+                table[key] = count
+            numbers[sample] = table[key] - 1
         return numbers, count
     size = 4
     while size < 2 * samples:
         size *= 2
-    table = np.full(size, -1, np.int32)
+    table = np.zeros(size, np.int32)
     owner = np.empty(size, np.int64)
     for sample in range(samples):
         key = keys[sample]
         mixed = (key & 0xFFFFFF) * 1640531527 + (key >> 24) % 0xFFFFFF * 1013904223
         slot = (mixed >> 16) & (size - 1)
-        while table[slot] >= 0 and owner[slot] != key:
+        while table[slot] > 0 and owner[slot] != key:
             slot = (slot + 1) & (size - 1)
-        if table[slot] < 0:
+        if table[slot] == 0:
+            count += 1
             table[slot] = count
             owner[slot] = key
-            count += 1
-        numbers[sample] = table[slot]
+        numbers[sample] = table[slot] - 1
     return numbers, count
 
 
@@ -96,6 +96,21 @@ def number_codes(codes: Any) -> Any:
 
 
 @compiled
+def order_by(codes: Any, bins: int) -> Any:
+    """Samples in order of their code 0 … bins − 1, equal ones by index: a counting sort."""
+    start = np.zeros(bins + 1, np.int32)
+    for sample in range(len(codes)):
+        start[codes[sample] + 1] += 1
+    for code in range(bins):
+        start[code + 1] += start[code]
+    order = np.empty(len(codes), np.int32)
+    for sample in range(len(codes)):
+        order[start[codes[sample]]] = sample
+        start[codes[sample]] += 1
+    return order
+
+
+@compiled
 def sort_cells(z: Any, cells: int, y: Any, bins: int) -> Any:
     """Sort samples by (z, y); cells in which y is constant contribute exactly 0 and are dropped.
 
@@ -107,63 +122,52 @@ def sort_cells(z: Any, cells: int, y: Any, bins: int) -> Any:
     singletons : samples that are alone in their cell
     """
     samples = len(z)
-    by_y = np.empty(samples, np.int32)
-    start = np.zeros(bins + 1, np.int32)
-    for sample in range(samples):
-        start[y[sample] + 1] += 1
-    for code in range(bins):
-        start[code + 1] += start[code]
-    for sample in range(samples):
-        by_y[start[y[sample]]] = sample
-        start[y[sample]] += 1
+    by_y = order_by(y, bins)
     first = np.zeros(cells + 1, np.int32)
-    low = np.full(cells, bins, np.int32)
-    high = np.full(cells, -1, np.int32)
+    one_of = np.empty(cells, np.int32)
+    varies = np.zeros(cells, np.uint8)
     for sample in range(samples):
         cell = z[sample]
+        if first[cell + 1] == 0:
+            one_of[cell] = y[sample]
         first[cell + 1] += 1
-        low[cell] = min(low[cell], y[sample])
-        high[cell] = max(high[cell], y[sample])
+        varies[cell] |= np.uint8(one_of[cell] != y[sample])
     singletons = 0
     for cell in range(cells):
         singletons += first[cell + 1] == 1
-        if low[cell] == high[cell]:
-            first[cell + 1] = 0
-        first[cell + 1] += first[cell]
+        first[cell + 1] = first[cell] + first[cell + 1] * varies[cell]
     order = np.empty(first[cells], np.int32)
-    next_free = first.copy()
     for position in range(samples):
         sample = by_y[position]
         cell = z[sample]
-        if low[cell] != high[cell]:
-            order[next_free[cell]] = sample
-            next_free[cell] += 1
+        if varies[cell] != 0:
+            order[first[cell]] = sample
+            first[cell] += 1  # from here on where the cell ends
+    return order, *_segments(order, first, varies, y), singletons
+
+
+@compiled
+def _segments(order: Any, ends: Any, varies: Any, y: Any) -> Any:
+    """Runs of equal (z, y) in ``order``; cells that vary end at ``ends``."""
     segment_end = np.empty(len(order), np.int32)
     segment_bin = np.empty(len(order), np.int32)
-    cell_end = np.empty(cells, np.int32)
-    cell_number = np.empty(cells, np.int32)
-    segments = 0
-    kept = 0
-    for cell in range(cells):
-        if first[cell + 1] == first[cell]:
+    cell_end = np.empty(len(varies), np.int32)
+    cell_number = np.empty(len(varies), np.int32)
+    segments = kept = start = 0
+    for cell in range(len(varies)):
+        if varies[cell] == 0:
             continue
-        for position in range(first[cell], first[cell + 1]):
+        for position in range(start, ends[cell]):
             code = y[order[position]]
-            if position == first[cell] or code != segment_bin[segments - 1]:
+            if position == start or code != segment_bin[segments - 1]:
                 segment_bin[segments] = code
                 segments += 1
             segment_end[segments - 1] = position + 1
+        start = ends[cell]
         cell_end[kept] = segments
         cell_number[kept] = cell
         kept += 1
-    return (
-        order,
-        segment_end[:segments],
-        segment_bin[:segments],
-        cell_end[:kept],
-        cell_number[:kept],
-        singletons,
-    )
+    return segment_end[:segments], segment_bin[:segments], cell_end[:kept], cell_number[:kept]
 
 
 @compiled
@@ -236,7 +240,8 @@ def bin_squares(codes: Any, bins: int, values: Any) -> Any:
     squares = np.zeros(bins, np.float64)
     sums = np.empty(bins, np.float64)
     for dim in range(values.shape[0]):
-        sums[:] = 0.0
+        for code in range(bins):
+            sums[code] = 0.0
         for sample in range(len(codes)):
             sums[codes[sample]] += values[dim, sample]
         for code in range(bins):

@@ -6,7 +6,8 @@ the three-way table over (z, d, y) is small and dense enough to be counted in th
 and for a given z the numbers d name the bins of X. Only its span is cleared and read.
 
 Memory per thread: kernel · N + 5 N numbers of 4 bytes and one table of at most TABLE_LIMIT counts.
-Pairs whose table would be larger (very small widths, outliers) are sorted into cells instead.
+Pairs whose table would be larger (very small widths, outliers) are left to the caller, who sorts
+them into cells: that is rare, and kernels that are not needed need not be compiled.
 """
 
 from __future__ import annotations
@@ -15,14 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import (
-    bin_squares,
-    compiled,
-    number_codes,
-    scale_cell,
-    sort_cells,
-    sum_pair,
-)
+from snacs.scores.kernels import compiled, scale_cell
 
 TABLE_LIMIT = 1 << 18
 """Counts of a dense table, at most: 1 MiB, which stays in the second-level cache."""
@@ -91,6 +85,34 @@ def square_bins(codes: Any, low: int, span: int, values: Any) -> Any:
 
 
 @compiled
+def square_pair(codes: Any, lows: Any, shape: Any, values: Any) -> Any:
+    """Squared bin means of X, Y and Z for :func:`sum_table`."""
+    y_low, z_low, d_low = lows
+    depth, width, bins = shape
+    x = square_bins(codes[0], z_low + d_low, depth + width, values[0])
+    y = square_bins(codes[1], y_low, bins, values[1])
+    z = square_bins(codes[2], z_low, depth, values[2])
+    return x, y, z
+
+
+@compiled
+def count_cell(table: Any, first: int, width: int, bins: int, in_x: Any, in_y: Any) -> Any:
+    """Fill in the margins of the (d, y) counts that start at ``first``; returns their sum."""
+    for y in range(bins):
+        in_y[y] = 0
+    size = 0
+    for d in range(width):
+        count = 0
+        for y in range(bins):
+            seen = table[first + d * bins + y]
+            count += seen
+            in_y[y] += seen
+        in_x[d] = count
+        size += count
+    return size
+
+
+@compiled
 def sum_table(
     table: Any, shape: Any, squares: Any, cellwise: int, decay: float, edges: bool, found: Any
 ) -> float:
@@ -103,22 +125,11 @@ def sum_table(
     x_squares, y_squares, z_squares = squares
     least = 1 if edges else 0
     sums = np.zeros(bins, np.float64)
-    in_y = np.zeros(bins, np.int64)
-    y_seen = np.zeros(bins, np.int64)
-    in_x = np.zeros(width, np.int64)
-    x_seen = np.zeros(depth + width, np.int64)
+    in_y, y_seen = np.zeros(bins, np.int64), np.zeros(bins, np.int64)
+    in_x, x_seen = np.zeros(width, np.int64), np.zeros(depth + width, np.int64)
     for z in range(depth):
-        in_y[:] = 0
-        size = np.int64(0)
-        for d in range(width):
-            row = table[(z * width + d) * bins : (z * width + d + 1) * bins]
-            count = np.int64(0)
-            for y in range(bins):
-                count += row[y]
-                in_y[y] += row[y]
-            in_x[d] = count
-            x_seen[z + d] += count
-            size += count
+        first = z * width * bins
+        size = count_cell(table, first, width, bins, in_x, in_y)
         if size == 0:
             continue
         distinct = 0
@@ -127,88 +138,58 @@ def sum_table(
             y_seen[y] += in_y[y]
         found[0] += 1
         found[1] += size == 1
-        if distinct > 1:
-            found[2] += size
-            for d in range(width):
-                if in_x[d] == 0:
-                    continue
-                row = table[(z * width + d) * bins : (z * width + d + 1) * bins]
-                for y in range(bins):
-                    observed = float(row[y]) * float(size)
-                    expected = float(in_x[d]) * float(in_y[y])
-                    both = observed + expected
-                    difference = observed - expected
-                    term = difference * difference / ((both if both > 0.0 else 1.0) * size)
-                    if cellwise != 0:
-                        square = x_squares[z + d] + y_squares[y] + z_squares[z]
-                        term *= scale_cell(square, cellwise, decay)
-                    sums[y] += term if row[y] >= least else 0.0
-    table[: depth * width * bins] = 0
-    found[3] += np.count_nonzero(x_seen)
-    found[4] += np.count_nonzero(y_seen)
+        found[2] += size if distinct > 1 else 0
+        for d in range(width):
+            x_seen[z + d] += in_x[d]
+            if in_x[d] == 0 or distinct == 1:
+                continue
+            for y in range(bins):
+                seen = table[first + d * bins + y]
+                observed = float(seen) * float(size)
+                expected = float(in_x[d]) * float(in_y[y])
+                both = observed + expected
+                difference = observed - expected
+                term = difference * difference / ((both if both > 0.0 else 1.0) * size)
+                if cellwise != 0:
+                    square = x_squares[z + d] + y_squares[y] + z_squares[z]
+                    term *= scale_cell(square, cellwise, decay)
+                sums[y] += term if seen >= least else 0.0
     total = 0.0
     for y in range(bins):
         total += sums[y]
+        found[4] += y_seen[y] > 0
+    for x in range(depth + width):
+        found[3] += x_seen[x] > 0
+    for cell in range(depth * width * bins):
+        table[cell] = 0
     return total
 
 
 @compiled
-def sum_sorted(
-    codes: Any, values: Any, cellwise: int, decay: float, edges: bool, found: Any
-) -> float:
-    """The same by sorting, for codes (3, N) of X, Y, Z whose table would be too large."""
-    x, bins_x = number_codes(codes[0:1])
-    y, bins_y = number_codes(codes[1:2])
-    z, cells_z = number_codes(codes[2:3])
-    cells = sort_cells(z, cells_z, y, bins_y)
-    found[0] += cells_z
-    found[1] += cells[5]
-    found[2] += len(cells[0])
-    found[3] += bins_x
-    found[4] += bins_y
-    nothing = np.zeros(1, np.float64)
-    squares = (nothing, nothing, nothing)
-    if cellwise != 0:
-        squares = (
-            bin_squares(x, bins_x, values[0:1]),
-            bin_squares(y, bins_y, values[1:2]),
-            bin_squares(z, cells_z, values[2:3]),
-        )
-    return sum_pair(x, bins_x, cells, squares, cellwise, decay, edges)
+def fill_table(codes: Any, table: Any, place: Any) -> Any:
+    """Count the codes (3, N) of X, Y, Z into a (z, d, y) table, which must be clear.
 
-
-@compiled
-def sum_codes(
-    codes: Any, values: Any, table: Any, cellwise: int, decay: float, edges: bool, found: Any
-) -> float:
-    """Σ φ · (r − α)² / (r + α) of one pair from the codes (3, N) of X, Y, Z; picks the way."""
+    Returns the smallest y, z and d and the numbers of each; where the table is too small for them
+    nothing is counted and the first number is 0. ``place`` (N,) is workspace.
+    """
     y_low, bins = span_of(codes[1])
     z_low, depth = span_of(codes[2])
-    shifted = np.empty(codes.shape[1], np.int32)
-    for sample in range(len(shifted)):
-        shifted[sample] = codes[0, sample] - codes[2, sample]
-    d_low, width = span_of(shifted)
+    for sample in range(len(place)):
+        place[sample] = codes[0, sample] - codes[2, sample]
+    d_low, width = span_of(place)
     if float(depth) * float(width) * float(bins) > len(table):
-        return sum_sorted(codes, values, cellwise, decay, edges, found)
+        return (y_low, z_low, d_low), (depth * 0, width, bins)
     row, plane = np.int32(bins), np.int32(width * bins)
     first_y, first_z, first_d = np.int32(y_low), np.int32(z_low), np.int32(d_low)
-    for sample in range(len(shifted)):
-        shifted[sample] = (
+    for sample in range(len(place)):
+        place[sample] = (
             (codes[2, sample] - first_z) * plane
-            + (shifted[sample] - first_d) * row
+            + (place[sample] - first_d) * row
             + (codes[1, sample] - first_y)
         )
-    for sample in range(len(shifted)):
-        table[shifted[sample]] += 1
-    nothing = np.zeros(1, np.float64)
-    squares = (nothing, nothing, nothing)
-    if cellwise != 0:
-        squares = (
-            square_bins(codes[0], z_low + d_low, depth + width, values[0]),
-            square_bins(codes[1], y_low, bins, values[1]),
-            square_bins(codes[2], z_low, depth, values[2]),
-        )
-    return sum_table(table, (depth, width, bins), squares, cellwise, decay, edges, found)
+    for sample in range(len(place)):
+        table[place[sample]] += 1
+    return (y_low, z_low, d_low), (depth, width, bins)
 
 
 @compiled
@@ -224,7 +205,7 @@ def score_channel(
     decay: Any,
     found: Any,
 ) -> Any:
-    """Scores of all filters that read one channel, averaged over shifts.
+    """Σ φ (r − α)² / (r + α) of all filters that read one channel, summed over shifts.
 
     Parameters
     ----------
@@ -236,24 +217,36 @@ def score_channel(
     decay : (filters,) float64, of the cellwise scaling
     found : (5,) float64, sums over pairs and shifts: cells of Z, singletons, informative samples,
         bins of X, bins of Y
+
+    Returns
+    -------
+    sums : (filters,) float64
+    left_out : (filters, shifts) bool, pairs whose table would be too large: not summed
     """
     filters, samples = outputs.shape
-    scores = np.zeros(filters, np.float64)
+    sums = np.zeros(filters, np.float64)
+    left_out = np.zeros((filters, len(shifts)), np.bool_)
     values = np.zeros((3, samples), np.float32)
     codes = np.zeros((3, samples), np.int32)
+    place = np.empty(samples, np.int32)
     table = np.zeros(TABLE_LIMIT, np.int32)
+    nothing = np.zeros(1, np.float64)
     for index in range(filters):
         contribute(window, weight[index], values[1])
         for sample in range(samples):
             values[0, sample] = outputs[index, sample]
-            if conditional:
-                values[2, sample] = outputs[index, sample] - values[1, sample]
-        total = 0.0
+            rest = outputs[index, sample] - values[1, sample]
+            values[2, sample] = rest if conditional else np.float32(0)
         for shift in range(len(shifts)):
-            code_bins(values[0], inverses[0], shifts[shift, 0], codes[0])
-            code_bins(values[1], inverses[1], shifts[shift, 1], codes[1])
-            if conditional:
-                code_bins(values[2], inverses[0], shifts[shift, 2], codes[2])
-            total += sum_codes(codes, values, table, cellwise, decay[index], edges, found)
-        scores[index] = total / (2.0 * samples * len(shifts))
-    return scores
+            for variable in range(3):
+                inverse = inverses[1 if variable == 1 else 0]
+                code_bins(values[variable], inverse, shifts[shift, variable], codes[variable])
+            lows, shape = fill_table(codes, table, place)
+            if shape[0] == 0:
+                left_out[index, shift] = True
+                continue
+            squares = (nothing, nothing, nothing)
+            if cellwise != 0:
+                squares = square_pair(codes, lows, shape, values)
+            sums[index] += sum_table(table, shape, squares, cellwise, decay[index], edges, found)
+    return sums, left_out

@@ -1,19 +1,11 @@
 """Compiled layer view: one parent (input filter or group) against all children at once.
 
 The samples of a parent are sorted into (z, y) segments once (``kernels.sort_cells``); what remains
-is, for every child, how its bins are spread over the segments. Children lie innermost, one byte per
-bin, so that every step is a vector operation over children:
+is, for every child, how its bins are spread over the segments, cell by cell (``kernels_cells``).
 
-* a small cell is evaluated sample by sample: a and r are numbers of samples with an equal byte in
-  the cell and in the segment, and Σ_cells rα/(r + α) = Σ_samples α/(r + α);
-* a larger cell is evaluated plane by plane: the samples of a segment whose byte is v are counted in
-  bytes (16 bits where a cell holds more than 255 samples), then there is one evaluation per
-  segment and v.
-
-Counts are exact; each evaluation is in single precision and flushed to double once per cell.
-Children are cut into blocks of WIDTH, ordered by their number of bins, so that planes are few and
-rarely empty and all workspace stays in the first-level cache. Memory per call: 3 · WIDTH bytes per
-segment of the largest cell, besides the (N, children) bytes that all parents share.
+Children are cut into blocks of WIDTH, ordered by their number of bins, so that planes are few.
+Memory per call: 8 · WIDTH bytes per segment of the largest cell, which stays in the caches, besides
+the (N, children) bytes that all parents share.
 """
 
 from __future__ import annotations
@@ -23,51 +15,89 @@ from typing import Any
 import numpy as np
 
 from snacs.scores.kernels import compiled, number_codes, sum_pair
+from snacs.scores.kernels_cells import add_planes, add_samples
 
 PLANE_BINS = 32
 """Children with more bins than this are evaluated one by one: planes would be mostly empty."""
-WIDTH = 128
+WIDTH = 512
 """Children at a time."""
-COMPARE_COST = 0.08
-"""Cost of comparing or adding one row of bytes, in evaluations of one row of children."""
+COMPARE_COST = 0.12
+"""Cost of comparing and counting one row of bytes, in evaluations of one row of children."""
 LIMIT = np.float32(2**30)
 
 
 def pack_children(numbers: Any, bins: Any) -> Any:
     """Bytes for :func:`sum_children` from bin numbers (children, N).
 
-    Returns the bytes (blocks, N, WIDTH), the largest number of bins of each block, and the place
-    of every child among the blocks · WIDTH entries; places beyond the last child are padding.
+    Returns
+    -------
+    codes : (blocks, N, WIDTH) bytes; a child's bins are numbered by falling frequency
+    highest : (blocks, N) largest byte of each row: rare bins are looked for only where they are
+    place : of every child among the blocks · WIDTH entries; entries beyond the last child are idle
     """
     children, samples = numbers.shape
     order = np.argsort(bins, kind="stable")
     width = min(WIDTH, -(-children // 32) * 32)
     blocks = -(-children // width)
     codes = np.zeros((blocks, samples, width), np.uint8)
-    largest = np.ones(blocks, np.int64)
     for block in range(blocks):
         chosen = order[block * width : (block + 1) * width]
-        codes[block, :, : len(chosen)] = numbers[chosen].T
-        largest[block] = bins[chosen].max()
+        codes[block, :, : len(chosen)] = rank_bins(numbers[chosen]).T
     place = np.empty(children, np.int64)
     place[order] = np.arange(children)
-    return codes, largest, place
+    return codes, codes.max(axis=2), place
 
 
 @compiled
-def number_rows(codes: Any) -> Any:
-    """Dense numbers 0, 1, … within each row of ``codes`` (rows, N), and how many per row."""
-    rows = codes.shape[0]
-    numbers = np.empty(codes.shape, np.int32)
-    counts = np.empty(rows, np.int64)
+def rank_bins(numbers: Any) -> Any:
+    """Bin numbers (rows, N), below PLANE_BINS, as bytes: 0 is each row's most frequent bin."""
+    rows, samples = numbers.shape
+    ranks = np.empty((rows, samples), np.uint8)
+    counts = np.empty(PLANE_BINS, np.int32)
+    rank = np.empty(PLANE_BINS, np.uint8)
     for row in range(rows):
-        numbers[row], counts[row] = number_codes(codes[row : row + 1])
+        for code in range(PLANE_BINS):
+            counts[code] = 0
+        for sample in range(samples):
+            counts[numbers[row, sample]] += 1
+        for place in range(PLANE_BINS):
+            best = 0
+            for code in range(1, PLANE_BINS):
+                if counts[code] > counts[best]:
+                    best = code
+            rank[best] = place
+            counts[best] = -1
+        for sample in range(samples):
+            ranks[row, sample] = rank[numbers[row, sample]]
+    return ranks
+
+
+@compiled
+def number_groups(values: Any, starts: Any, shift: Any) -> Any:
+    """Floor (rows, N) values in bins and number the cells of each group of contiguous rows.
+
+    Group g has the rows starts[g] … starts[g + 1]; one row per group is the scalar case. Returns
+    dense numbers (groups, N) and how many cells each group has.
+    """
+    groups, samples = len(starts) - 1, values.shape[1]
+    numbers = np.empty((groups, samples), np.int32)
+    counts = np.empty(groups, np.int64)
+    for group in range(groups):
+        first = starts[group]
+        codes = np.empty((starts[group + 1] - first, samples), np.int32)
+        for row in range(len(codes)):
+            for sample in range(samples):
+                floored = np.floor(values[first + row, sample] + shift)
+                codes[row, sample] = np.int32(min(max(floored, -LIMIT), LIMIT))
+        own, counts[group] = number_codes(codes)
+        for sample in range(samples):
+            numbers[group, sample] = own[sample]
     return numbers, counts
 
 
 @compiled
-def code_without(projection: Any, values: Any, directions: Any, shift: Any) -> Any:
-    """Codes (directions, N) of the projection without the part of some inputs: rank-1 updates.
+def number_without(projection: Any, values: Any, directions: Any, shift: Any) -> Any:
+    """Cell numbers of the projection without the part of some inputs: rank-1 updates.
 
     ``projection`` (directions, N) and ``directions`` (inputs, directions) are in bins already.
     """
@@ -84,152 +114,32 @@ def code_without(projection: Any, values: Any, directions: Any, shift: Any) -> A
         for sample in range(samples):
             floored = np.floor(rest[sample] + shift)
             codes[direction, sample] = np.int32(min(max(floored, -LIMIT), LIMIT))
-    return codes
+    return number_codes(codes)
 
 
 @compiled
-def count_equal(codes: Any, order: Any, first: int, last: int, own: Any, counts: Any) -> None:
-    """Add to ``counts`` how many of the samples first … last agree with ``own``, child by child."""
-    position = first
-    while position + 1 < last:
-        one, two = codes[order[position]], codes[order[position + 1]]
-        for child in range(len(counts)):
-            counts[child] += np.uint8(one[child] == own[child]) + np.uint8(two[child] == own[child])
-        position += 2
-    if position < last:
-        row = codes[order[position]]
-        for child in range(len(counts)):
-            counts[child] += np.uint8(row[child] == own[child])
+def sum_children(codes: Any, highest: Any, cells: Any, edges: bool) -> Any:
+    """Σ (r − α)² / (r + α) for every child (φ = 1), (blocks, WIDTH).
 
-
-@compiled
-def add_small(codes: Any, order: Any, ends: Any, start: int, edges: bool, total: Any) -> None:
-    """Add one cell of few samples to ``total``, sample by sample."""
-    children = codes.shape[1]
-    stop = ends[-1]
-    size = np.float32(stop - start)
-    in_cell = np.empty(children, np.uint8)
-    in_segment = np.empty(children, np.uint8)
-    sums = np.zeros(children, np.float32)
-    first = start
-    for segment in range(len(ends)):
-        last = ends[segment]
-        length = np.float32(last - first)
-        for position in range(first, last):
-            own = codes[order[position]]
-            in_segment[:] = 0
-            count_equal(codes, order, first, last, own, in_segment)
-            in_cell[:] = in_segment
-            count_equal(codes, order, start, first, own, in_cell)
-            count_equal(codes, order, last, stop, own, in_cell)
-            if edges:
-                for child in range(children):
-                    seen = np.float32(in_segment[child])
-                    observed = seen * size
-                    expected = np.float32(in_cell[child]) * length
-                    difference = observed - expected
-                    sums[child] += difference * difference / (seen * (observed + expected))
-            else:
-                for child in range(children):
-                    observed = np.float32(in_segment[child]) * size
-                    expected = np.float32(in_cell[child]) * length
-                    sums[child] += expected / (observed + expected)
-        first = last
-    for child in range(children):
-        if edges:
-            total[child] += np.float64(sums[child]) / np.float64(size)
-        else:
-            total[child] += 2.0 * np.float64(size) - 4.0 * np.float64(sums[child])
-
-
-@compiled
-def count_code(codes: Any, order: Any, first: int, last: int, code: Any, counts: Any) -> None:
-    """Count the samples first … last whose byte is ``code``, child by child."""
-    counts[:] = 0
-    position = first
-    while position + 3 < last:
-        one, two = codes[order[position]], codes[order[position + 1]]
-        three, four = codes[order[position + 2]], codes[order[position + 3]]
-        for child in range(len(counts)):
-            counts[child] += (
-                np.uint8(one[child] == code)
-                + np.uint8(two[child] == code)
-                + np.uint8(three[child] == code)
-                + np.uint8(four[child] == code)
-            )
-        position += 4
-    while position < last:
-        row = codes[order[position]]
-        for child in range(len(counts)):
-            counts[child] += np.uint8(row[child] == code)
-        position += 1
-
-
-@compiled
-def add_large(
-    codes: Any, order: Any, ends: Any, start: int, bins: int, edges: bool, counts: Any, total: Any
-) -> None:
-    """Add one cell of many samples to ``total``, plane by plane.
-
-    ``counts`` (segments + 1, children) is workspace of a type that holds the cell's size; its last
-    row receives the sums over segments.
-    """
-    children = codes.shape[1]
-    size = np.float32(ends[-1] - start)
-    sums = np.zeros(children, np.float32)
-    whole = counts[len(ends)]
-    for code in range(bins):
-        whole[:] = 0
-        first = start
-        for segment in range(len(ends)):
-            plane = counts[segment]
-            count_code(codes, order, first, ends[segment], np.uint8(code), plane)
-            first = ends[segment]
-            for child in range(children):
-                whole[child] += plane[child]
-        if not whole.any():
-            continue
-        first = start
-        for segment in range(len(ends)):
-            plane = counts[segment]
-            length = np.float32(ends[segment] - first)
-            first = ends[segment]
-            if edges:
-                for child in range(children):
-                    seen = np.float32(plane[child])
-                    observed = seen * size
-                    expected = np.float32(whole[child]) * length
-                    difference = observed - expected
-                    both = max(observed + expected, np.float32(1))
-                    sums[child] += difference * difference * min(seen, np.float32(1)) / both
-            else:
-                for child in range(children):
-                    observed = np.float32(plane[child]) * size
-                    expected = np.float32(whole[child]) * length
-                    difference = observed - expected
-                    # Whole numbers: where their sum is 0 so is the difference, else it is above 1.
-                    sums[child] += difference * difference / max(observed + expected, np.float32(1))
-    for child in range(children):
-        total[child] += np.float64(sums[child]) / np.float64(size)
-
-
-@compiled
-def sum_children(codes: Any, bins: Any, cells: Any, edges: bool) -> Any:
-    """Σ (r − α)² / (r + α) for every child (φ = 1).
-
-    ``codes`` (blocks, N, WIDTH) are the bytes of their bins, ``bins`` (blocks,) says how many bins
-    the children of a block have at most; the result has shape (blocks, WIDTH).
+    ``codes`` and ``highest`` are what :func:`pack_children` made, ``cells`` what ``sort_cells``
+    made of the parent.
     """
     order, segment_end, _, cell_end, _, _ = cells
     blocks, _, width = codes.shape
     total = np.zeros((blocks, width), np.float64)
-    most = 0
+    most = 4
     first = 0
     for cell in range(len(cell_end)):
-        most = max(most, cell_end[cell] - first)
+        most = max(most, cell_end[cell] - first + 3)
         first = cell_end[cell]
-    small_counts = np.empty((most + 1, width), np.uint8)
-    large_counts = np.empty((most + 1, width), np.uint16)
+    space = (
+        np.empty((most, width), np.float32),
+        np.empty((most, width), np.float32),
+        np.empty((8, width), np.uint8),
+        np.empty(most, np.float32),
+        np.empty(width, np.float32),
+        np.empty(width, np.float32),
+    )
     for block in range(blocks):
         start = 0
         first = 0
@@ -237,15 +147,15 @@ def sum_children(codes: Any, bins: Any, cells: Any, edges: bool) -> Any:
             ends = segment_end[first : cell_end[cell]]
             first = cell_end[cell]
             size = ends[-1] - start
+            bins: Any = np.int64(1)
+            for position in range(start, ends[-1]):
+                bins = max(bins, np.int64(highest[block, order[position]]) + np.int64(1))
             by_sample = size * (1 + COMPARE_COST * size)
-            by_plane = bins[block] * (len(ends) + COMPARE_COST * (size + len(ends)))
-            own, sums = codes[block], total[block]
-            if size > 255:
-                add_large(own, order, ends, start, bins[block], edges, large_counts, sums)
-            elif by_sample > by_plane:
-                add_large(own, order, ends, start, bins[block], edges, small_counts, sums)
+            by_plane = bins * ((len(ends) + 3) // 4 * 4 + COMPARE_COST * size)
+            if size > 255 or by_plane <= by_sample:
+                add_planes(codes[block], order, ends, start, bins, edges, space, total[block])
             else:
-                add_small(own, order, ends, start, edges, sums)
+                add_samples(codes[block], order, ends, start, edges, space, total[block])
             start = ends[-1]
     return total
 

@@ -42,11 +42,11 @@ from snacs.scores.hashing import (
     draw_shifts,
     mean_deviation,
 )
-from snacs.scores.kernels import bin_squares, fresh, number_codes, number_keys, sort_cells
+from snacs.scores.kernels import bin_squares, fresh, number_keys, sort_cells
 from snacs.scores.kernels_layer import (
     PLANE_BINS,
-    code_without,
-    number_rows,
+    number_groups,
+    number_without,
     pack_children,
     sum_children,
     sum_rows,
@@ -57,7 +57,7 @@ from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
 from snacs.values import Evidence
 
 Numbers = tuple[NDArray[np.int32], int]
-Planes = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
+Planes = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int64]]
 Rest = Callable[[slice], Numbers]
 
 
@@ -72,6 +72,7 @@ class _Side:
     numbers: NDArray[np.int32]
     bins: NDArray[np.int64]
     squares: NDArray[np.float64]
+    mean_bins: float
 
 
 def score_layer(
@@ -104,7 +105,7 @@ def score_layer(
 
 def _in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
     """(filters, N), measured in bin widths."""
-    return fresh(values.T / width)
+    return fresh(values.T * np.float32(1 / width))
 
 
 def project_inputs(
@@ -148,6 +149,7 @@ class _View:
         outputs: NDArray[np.float32],
     ) -> _View:
         samples = inputs.shape[1]
+        varies = terms.cellwise is not Cellwise.ONE
         channels = block.channels(slice(0, block.columns[-1].stop))
         count = direction_count(samples, config.directions)
         widest = max(part.stop - part.start for part in (*block.rows, *block.columns))
@@ -155,8 +157,9 @@ class _View:
             config=config,
             block=block,
             terms=terms,
-            raw_inputs=fresh(evidence.inputs[:, channels].T),
-            raw_outputs=fresh(evidence.outputs[:, block.filters].T),
+            # φ is taken at bin means in the network's units; where it is 1 nobody reads these.
+            raw_inputs=fresh(evidence.inputs[:, channels].T) if varies else inputs[:0],
+            raw_outputs=fresh(evidence.outputs[:, block.filters].T) if varies else outputs[:0],
             inputs=inputs[channels],
             outputs=outputs[block.filters],
             group_hash=VectorHash.draw(
@@ -194,11 +197,11 @@ class _View:
         parts: list[slice],
         shift: np.float32,
     ) -> _Side:
-        one = np.float32(1)
-        if self.block.single and self.group_hash.buckets is None:
-            numbers, bins = number_rows(bin_codes(values, one, shift))
+        if self.group_hash.directions is None and self.group_hash.buckets is None:
+            starts = np.array([part.start for part in parts] + [parts[-1].stop])
+            numbers, bins = number_groups(values, starts, shift)
         else:
-            hashed = [self.group_hash(values[part], one, shift) for part in parts]
+            hashed = [self.group_hash(values[part], np.float32(1), shift) for part in parts]
             numbers = np.stack([codes for codes, _ in hashed])
             bins = np.array([count for _, count in hashed], dtype=np.int64)
         squares = np.zeros((len(parts), int(bins.max())))
@@ -206,7 +209,7 @@ class _View:
             for index, part in enumerate(parts):
                 count = int(bins[index])
                 squares[index, :count] = bin_squares(numbers[index], count, raw[part])
-        return _Side(numbers, bins, squares)
+        return _Side(numbers, bins, squares, float(bins.mean()))
 
     def _rest(self, shift: np.float32) -> Rest:
         """A function of some columns: the cell numbers of all the other inputs."""
@@ -228,9 +231,7 @@ class _View:
 
         def without_part(columns: slice) -> Numbers:
             part = self.inputs[columns]
-            numbers, count = number_codes(
-                code_without(projection, part, directions[columns], shift)
-            )
+            numbers, count = number_without(projection, part, directions[columns], shift)
             return numbers, int(count)
 
         return without_part
@@ -248,12 +249,13 @@ class _View:
         z, cells_z = rest(columns)
         cells = sort_cells(z, cells_z, y.numbers[parent], int(y.bins[parent]))
         found = np.array(
-            [cells_z, cells[5], len(cells[0]), x.bins.mean(), y.bins[parent]], dtype=np.float64
+            [cells_z, cells[5], len(cells[0]), x.mean_bins, y.bins[parent]], dtype=np.float64
         )
         edges = self.config.support == "edges"
         if planes is not None:
-            codes, largest, place = planes
-            sums = sum_children(codes, largest, cells, edges).reshape(-1)[place]
+            codes, highest, place = planes
+            sums = sum_children(codes, highest, cells, edges).reshape(-1)[place]
+            sums[x.bins == 1] = 0  # exactly, whatever single precision makes of N · (1/N)
         else:
             cellwise = int(self.terms.cellwise)
             squares = (x.squares, y.squares[parent], self._rest_squares(columns, z, cells_z))
