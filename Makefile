@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Data and result of the demo; `make demo DEMO="--seeds 3"` runs three seeds.
 DEMO ?=
+# How to become root for `make browser`.
+SUDO ?= $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help install demo test lint numeric slow bench format clean
+.PHONY: help install demo test lint numeric slow bench browser format clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +49,13 @@ slow: $(VENV)/.dev ## The tests that take minutes
 
 bench: $(VENV)/.dev ## Measure what the documentation claims about speed
 	$(BIN)/python -m benchmarks
+
+browser: $(VENV)/.dev ## Install Chromium, so that `make test` opens reports in it
+	@for name in chromium chromium-browser google-chrome; do \
+	  if command -v $$name; then echo "Reports are tested in this browser."; exit 0; fi; done; \
+	if command -v apt-get >/dev/null; then $(SUDO) apt-get update -qq && \
+	  $(SUDO) apt-get install -y -qq chromium chromium-driver; \
+	else $(BIN)/playwright install chromium; fi
 
 format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff check --fix

@@ -294,7 +294,7 @@ def repair_(
             least_squares=config.repair,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
-            progress=lambda done, total, _: watch("repair", done, total),
+            progress=lambda done, total, name: watch("repair", done, total, name),
         )
 
 
@@ -357,7 +357,7 @@ def _repaired_(
             least_squares=config.repair,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
-            progress=lambda done, total, _: job.watch("repair", done, total),
+            progress=lambda done, total, name: job.watch("repair", done, total, name),
         )
         save_file(_plain(model.state_dict()), folder / "masked.safetensors")
         write_json(folder / "repair.json", asdict(report))

@@ -320,10 +320,12 @@ def _per_layer(
         function, [arguments(layer, threads) for layer in missing], workers=workers
     )
     total = len(places)
-    job.watch(stage, total - len(missing), total)
+    upcoming = [layer.name for layer in missing]
+    job.watch(stage, total - len(missing), total, upcoming[0] if upcoming else "")
     for done, (layer, result) in enumerate(zip(missing, results, strict=True), 1):
         job.run.once(places[layer.name], key, lambda folder, r=result: save(r, folder))  # type: ignore[misc]
-        job.watch(stage, total - len(missing) + done, total)
+        now = upcoming[done] if done < len(upcoming) else ""
+        job.watch(stage, total - len(missing) + done, total, now)
     return {name: load(job.run.folder / place) for name, place in places.items()}
 
 

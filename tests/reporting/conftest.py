@@ -16,13 +16,16 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 @pytest.fixture(scope="session")
 def browser():
     """Headless Chromium."""
-    found = os.environ.get("SNACS_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None or not Path(found).exists():
-        pytest.skip(f"reports are not tested in a browser: no Chromium here; {HOW}")
     api = pytest.importorskip(
         "playwright.sync_api", reason=f"reports are not tested in a browser: no Playwright; {HOW}"
     )
     with api.sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        found = next(
+            filter(None, [os.environ.get("SNACS_CHROMIUM"), *map(shutil.which, NAMES)]), own
+        )
+        if not Path(found).exists():
+            pytest.skip(f"reports are not tested in a browser: no Chromium here; {HOW}")
         chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield chromium
         chromium.close()

@@ -73,7 +73,7 @@ def test_every_chart_is_there_and_holds_marks(open_page, report):
         assert address.startswith("data:image/png")
     assert page.locator("#mask path.safe").count() == 1  # one protected filter in each layer
     for choice in ("Masks", "Scores"):
-        page.get_by_role("button", name=choice, exact=True).click()
+        page.locator(".switch button", has_text=choice).click()
         page.locator("#gallery svg image").first.wait_for()
         assert page.locator("#gallery svg image").count() == 6
 

@@ -11,6 +11,7 @@ from snacs.files import write_json
 from snacs.network.masking import bake_
 from snacs.pipeline import Pruned, epochs_watch, prune
 from snacs.reporting.progress import Watch
+from snacs.store import Run
 from snacs.training import Recipe, train_
 from snacs.zoo.data import open_data
 from snacs.zoo.entry import seeded
@@ -41,18 +42,20 @@ def _once(folder: Path, seed: int, target: float, watch: Watch) -> Pruned:
         seed=seed,
         progress=epochs_watch(watch, f"train {seed}"),
     )
-    result = prune(
-        model,
-        train.batches(BATCH),
-        target=target,
-        bn_images=epochs,
-        train=epochs.at_epoch,
-        recipe=RETRAINING,
-        test=test.batches(BATCH),
-        run=folder / "run",
-        seed=seed,
-        progress=watch,
-    )
+    with Run(folder / "run") as run:
+        run.note(network=NETWORK, arguments={"command": "demo", "target": target, "seed": seed})
+        result = prune(
+            model,
+            train.batches(BATCH),
+            target=target,
+            bn_images=epochs,
+            train=epochs.at_epoch,
+            recipe=RETRAINING,
+            test=test.batches(BATCH),
+            run=run,
+            seed=seed,
+            progress=watch,
+        )
     bake_(result.model)
     save_weights(model, folder / "dense.safetensors", normalisation=entry.normalisation)
     save_weights(result.model, folder / "pruned.safetensors", normalisation=entry.normalisation)

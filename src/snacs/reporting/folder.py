@@ -76,11 +76,12 @@ def read_findings(folder: Path, *, compare: Path | None = None) -> Findings:
         result = None
     arguments = mark.get("arguments")
     bench = _optional(place / "bench.json") or {}
+    given = arguments if isinstance(arguments, dict) else {}
     return Findings(
-        name=folder.resolve().name,
+        name=str(given.get("network") or mark.get("network") or folder.resolve().name),
         plan=plan,
         result=result,
-        arguments=arguments if isinstance(arguments, dict) else {},
+        arguments=given,
         repair=_optional(place / "repaired" / "repair.json") if result else None,
         candidates=_candidates(place, plan) if plan else {},
         compare=comparison,

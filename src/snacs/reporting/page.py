@@ -85,9 +85,7 @@ def findings_of(
     beside = None if compare is None else Path(compare)
     if isinstance(source, (str, os.PathLike)):
         found = read_findings(Path(source), compare=beside)
-        known = found.result or facts
-        title = name or str(found.arguments.get("network") or found.name)
-        return replace(found, result=known, name=title)
+        return replace(found, result=found.result or facts, name=name or found.name)
     comparison = read_findings(beside).compare if beside is not None else None
     if isinstance(source, Plan):
         return Findings(name or "plan", source, facts, compare=comparison)

@@ -130,5 +130,7 @@ function layerAxis(width, list) {
     tickSize: 3,
   };
 }
-const axisSpace = (width, list) => (width / Math.max(list.length, 1) >= 15 ? 96 : 26);
+const longest = Math.min(18, d3.max(layers, (layer) => layer.name.length) ?? 0);
+const nameSpace = 18 + 6.1 * longest; // of names that lean by 60°
+const axisSpace = (width, list) => (width / Math.max(list.length, 1) >= 15 ? nameSpace : 26);
 layers.forEach((layer, index) => (layer.index = index));

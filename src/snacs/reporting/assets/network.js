@@ -86,7 +86,7 @@ function drawCost(dense, kept, unit) {
 
 // Each layer is a column as tall as it has filters. What is filled is what is left of it.
 function drawFlow(width, colours) {
-  const margin = 44; // for the first names, which lean to the left
+  const margin = Math.min(44, 4 * longest); // for the first names, which lean to the left
   const step = Math.max((width - margin) / (layers.length + 1), 13);
   const whole = step * (layers.length + 1) + margin;
   const named = step >= 15;
@@ -94,7 +94,7 @@ function drawFlow(width, colours) {
   const reach = d3.max(arcs, ([a, b]) => b - a) ?? 0;
   const above = 34 + Math.min(90, reach * step * 0.45);
   const tall = 150;
-  const height = above + tall + (named ? 96 : 30);
+  const height = above + tall + (named ? nameSpace : 30);
   const middle = above + tall / 2;
   const scale = d3.scaleSqrt([0, d3.max(layers, (d) => d.c_out)], [0, tall]);
   const x = (index) => margin + step * (index + 0.25);
