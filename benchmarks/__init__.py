@@ -1,0 +1,1 @@
+"""Measurements of what the documentation claims about speed; ``python -m benchmarks`` runs all."""

@@ -1,0 +1,213 @@
+"""The all-pairs kernel of the layer view against spanning trees, dictionaries and the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import joblib
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks import baselines, rates
+from benchmarks.layers import wide_layer
+from benchmarks.measure import SEED, Line, best_of, timed
+from snacs.config import Config
+from snacs.scores import score
+from snacs.scores.grouping import split
+from snacs.scores.hashing import draw_directions, mean_deviation
+from snacs.scores.mst import Halves
+from snacs.values import Evidence
+
+OPTIONS = {"view": "layer", "directions": 4, "width": 2.0, "shifts": 1}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the cases are; ``small`` is for the smoke test."""
+
+    filters: int = 512
+    samples: int = 2000
+    groups: int = 256
+    pairs: int = 200
+    repeats: int = 7
+
+    @staticmethod
+    def small() -> Sizes:
+        return Sizes(filters=16, samples=80, groups=8, pairs=3, repeats=1)
+
+
+def lines(sizes: Sizes) -> Iterator[Line]:
+    """All claims about the layer view, one thread unless said otherwise."""
+    evidence = wide_layer(c_out=sizes.filters, c_in=sizes.filters, samples=sizes.samples, seed=SEED)
+    with threadpool_limits(limits=1):
+        yield from against_baselines(evidence, sizes)
+        yield from against_the_machine(evidence, sizes)
+    yield from threads(evidence, sizes)
+    yield same_bits(evidence)
+    yield cold_start()
+
+
+def scored(evidence: Evidence, *, threads: int = 1, **options: object) -> np.ndarray:
+    config = Config.preset("default", **{**OPTIONS, **options})
+    return score(evidence, config, seed=SEED, threads=threads).values
+
+
+def against_baselines(evidence: Evidence, sizes: Sizes) -> Iterator[Line]:
+    """G groups on both sides: coding, hashing and all pairs, against one pair after the other."""
+    ours = best_of(sizes.repeats, lambda: scored(evidence, groups=sizes.groups))
+    title = f"N = {sizes.samples:,}, G = {sizes.groups} on both sides"
+    wanted: dict[str, tuple[Callable[..., float], float | None]] = {
+        "compiled MST (GEMM distances, Prim)": (_tree(baselines.compiled_tree), 10_000),
+        "scipy's MST": (_tree(baselines.scipy_tree), None),
+        "dictionary ACMI": (_dictionary, 20_000),
+    }
+    for name, (pair, target) in wanted.items():
+        each = _pair_seconds(evidence, sizes, pair)
+        pairs = sizes.groups**2
+        yield Line(
+            f"{title}, against {name}",
+            each * pairs / ours,
+            "×",
+            target,
+            seconds={"ours": ours, name: each * pairs, "one pair": each},
+            notes=(f"extrapolated from {sizes.pairs} random pairs to {pairs:,}", "1 thread"),
+        )
+        if name.startswith("compiled"):
+            yield Line("that MST, one pair", each, "s", 0.05, "lower")
+
+
+def _pair_seconds(evidence: Evidence, sizes: Sizes, pair: Callable[..., float]) -> float:
+    """Mean seconds of one pair over random pairs, after one that is not timed."""
+    rng = np.random.default_rng(SEED)
+    parts = split(sizes.filters, sizes.groups)
+    total = 0.0
+    for count in range(sizes.pairs + 1):
+        rows, columns = (parts[index] for index in rng.integers(0, len(parts), 2))
+        x, y = evidence.outputs[:, rows], evidence.inputs[:, columns]
+        z = np.delete(evidence.inputs, columns, axis=1)
+        seconds = timed(lambda x=x, y=y, z=z: pair(x, y, z, rng))  # type: ignore[misc]
+        total += seconds if count else 0.0
+    return total / sizes.pairs
+
+
+def _tree(pair: Callable[..., float]) -> Callable[..., float]:
+    def run(x: np.ndarray, y: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> float:
+        return pair(x, y, z, Halves.draw(rng, len(x)))
+
+    return run
+
+
+def _dictionary(x: np.ndarray, y: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> float:
+    count = int(OPTIONS["directions"])  # type: ignore[call-overload]
+    directions = draw_directions(rng, count, z.shape[1]).T
+    directions = directions / (z @ directions).std(axis=0)
+    return baselines.dictionary_acmi(
+        x / mean_deviation(x),
+        y / mean_deviation(y),
+        z,
+        directions=directions,
+        width=float(OPTIONS["width"]),  # type: ignore[arg-type]
+        shift=rng.random(3),
+    )
+
+
+def against_the_machine(evidence: Evidence, sizes: Sizes) -> Iterator[Line]:
+    """Single filters, against what adding and dividing alone would cost on this machine."""
+    ours = best_of(sizes.repeats, lambda: scored(evidence))
+    work, rate = rates.work_of(evidence, OPTIONS, seed=SEED), rates.measure()
+    notes = (
+        f"{rate.adds / 1e9:.1f} G byte adds/s, {rate.divisions / 1e9:.2f} G float32 divisions/s",
+        "1 thread",
+    )
+    filters = f"{sizes.filters}×{sizes.filters} single filters"
+    bound = work.plane_adds / rate.adds + work.plane_divisions / rate.divisions
+    yield Line(
+        f"{filters}, from the bound",
+        ours / bound,
+        "×",
+        2.0,
+        "lower",
+        seconds={"ours": ours, "bound": bound},
+        notes=(
+            f"bound: a byte add per sample and bin, a division per segment and bin, {work.bins:.2f} "
+            "bins per child",
+            *notes,
+        ),
+    )
+    least = work.adds / rate.adds + work.divisions / rate.divisions
+    yield Line(
+        f"{filters}, from the bound of children with one bin",
+        ours / least,
+        "×",
+        seconds={"ours": ours, "bound": least},
+        notes=notes,
+    )
+
+
+def threads(evidence: Evidence, sizes: Sizes) -> Iterator[Line]:
+    one, two = (
+        best_of(sizes.repeats, lambda t=t: scored(evidence, threads=t))  # type: ignore[misc]
+        for t in (1, 2)
+    )
+    yield Line(
+        f"two threads against one, {sizes.filters}×{sizes.filters}",
+        one / two,
+        "×",
+        1.7,
+        seconds={"one": one, "two": two},
+        notes=("means something on an idle machine only",),
+    )
+
+
+def digest(evidence: Evidence, options: dict[str, object], threads: int) -> str:
+    """SHA-256 of the scores of one layer."""
+    return hashlib.sha256(scored(evidence, threads=threads, **options).tobytes()).hexdigest()
+
+
+def same_bits(evidence: Evidence) -> Line:
+    """Both views with 1 and 2 threads here, and in worker processes."""
+    seen = []
+    for options in ({}, {"groups": 8}, {"view": "child", "shifts": 2, "width": 0.5}):
+        few = wide_layer(c_out=24, c_in=24, samples=min(500, len(evidence.outputs)), seed=SEED)
+        here = [digest(few, options, threads) for threads in (1, 2)]
+        tasks = [joblib.delayed(digest)(few, options, threads) for threads in (1, 2)]
+        there = joblib.Parallel(n_jobs=2, backend="loky")(tasks)
+        seen.append(len({*here, *there}))
+    return Line(
+        "different bits with 1 and 2 threads and in loky workers, both views",
+        float(max(seen) - 1),
+        "",
+        0.0,
+        "lower",
+    )
+
+
+def cold_start() -> Line:
+    """A fresh process that imports and scores, once the kernels are in the cache on disk."""
+    code = (
+        "from benchmarks.layers import wide_layer\n"
+        "from snacs.config import Config\n"
+        "from snacs.scores import score\n"
+        "few = wide_layer(c_out=8, c_in=8, samples=100)\n"
+        "for view in ('child', 'layer'):\n"
+        "    score(few, Config(view=view), seed=0)\n"
+    )
+
+    def start() -> None:
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    began = time.perf_counter()
+    seconds = best_of(2, start)
+    return Line(
+        "cold start of a fresh process, both views",
+        seconds,
+        "s",
+        2.0,
+        "lower",
+        notes=(f"{time.perf_counter() - began:.0f} s for the measurement",),
+    )
