@@ -36,17 +36,21 @@ _PLACES = {
     "compact_report": "snacs.network.compact",
     "cost": "snacs.network.cost",
     "find_structure": "snacs.network.layers",
+    "load": "snacs.artifact",
     "plan": "snacs.pipeline",
     "prune": "snacs.pipeline",
     "remove_": "snacs.network.masking",
     "repair_": "snacs.pipeline",
     "report": "snacs.reporting.page",
     "retrain_": "snacs.pipeline",
+    "save": "snacs.artifact",
 }
 
 __all__ = ["__version__", *sorted(_PLACES)]
 
 if TYPE_CHECKING:
+    from snacs.artifact import load as load
+    from snacs.artifact import save as save
     from snacs.config import PRESETS as PRESETS
     from snacs.config import Config as Config
     from snacs.config import Goal as Goal

@@ -1,0 +1,1 @@
+"""Running a pruned network elsewhere, or faster."""
