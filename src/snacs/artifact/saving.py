@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -28,7 +27,8 @@ from snacs.config import PRESETS
 from snacs.errors import InputError
 from snacs.files import write_file
 from snacs.network.batches import Forward, evaluating, move, run, tensors_of
-from snacs.network.masking import bake_, masks_of
+from snacs.network.compaction.cutting import plain_copy
+from snacs.network.masking import masks_of
 from snacs.plans import Plan
 from snacs.values import BoolArray
 
@@ -70,7 +70,7 @@ def save(
     path : file, by convention ``*.snacs``; replaced in one step.
     example : a batch, optional
         The stored network is then run on it, and the file only counts as standalone if its
-        outputs equal the network's bit for bit.
+        outputs equal the network's bit for bit. The shape of one input is stored as well.
     plan : Plan, optional
         Adds the target, the preset, the options and a hash of the scores to the provenance.
     accuracy, normalisation, provenance : optional
@@ -85,6 +85,8 @@ def save(
     masks = masks_of(model)
     plain = _plain_copy(model)
     facts = _provenance(plan, accuracy, normalisation, provenance)
+    if example is not None:
+        facts.setdefault("input_shape", list(next(tensors_of(example)).shape[1:]))
     notes: list[str] = []
     graph: dict[str, Any] | None = None
     constants: dict[str, Tensor] = {}
@@ -135,21 +137,14 @@ def save_state_dict(model: nn.Module, path: Target) -> int:
 
 def _plain_copy(model: nn.Module) -> nn.Module:
     """A copy on the CPU in eval mode, without masks."""
-    try:
-        plain = copy.deepcopy(model)
-    except Exception as error:
-        raise InputError(
-            f"The network cannot be copied ({type(error).__name__}: {error}); saving works on a "
-            "copy. Remove attributes that copy.deepcopy does not take."
-        ) from error
-    bake_(plain)
+    plain = plain_copy(model)
     for name, module in plain.named_modules():
         if hasattr(module, "parametrizations"):
             raise InputError(
                 f"Module {name!r} carries parametrizations that are not masks of snacs. Take them "
                 "off with torch.nn.utils.parametrize.remove_parametrizations before saving."
             )
-    return plain.cpu().eval()
+    return plain.cpu()
 
 
 def _graph(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -21,14 +21,13 @@ from torch import Tensor, nn
 from snacs.errors import InputError, ModelError
 from snacs.network.batches import Forward, move
 from snacs.network.compaction.checking import Checker, difference, first_images, outputs_of
-from snacs.network.compaction.cutting import Cut, cut_, plan_cut
+from snacs.network.compaction.cutting import Cut, cut_, plain_copy, plan_cut
 from snacs.network.compaction.deciding import Decider, Streams, find_streams
 from snacs.network.compaction.folding import fold_batchnorm as fold
 from snacs.network.compaction.probing import Probe, alive_of, probe
 from snacs.network.compaction.report import CompactReport, LayerChange, Removal, describe_left
 from snacs.network.compaction.rewriting import CannotRewrite, Edits, find_edits, rewrite_
 from snacs.network.compaction.wiring import Wiring, watch
-from snacs.network.masking import bake_
 from snacs.values import BoolArray
 
 __all__ = ["CompactReport", "LayerChange", "Removal", "compact", "compact_report"]
@@ -79,7 +78,7 @@ def compact(
       (2): Linear(in_features=3, out_features=2, bias=True)
     )
     """
-    base = _baked_copy(model)
+    base = plain_copy(model)
     batch = first_images(move(example, base))
     checker = Checker.of(base, batch, forward)
     job = _Job(base, batch, forward, checker)
@@ -103,19 +102,6 @@ def compact_report(model: nn.Module) -> CompactReport:
             "snacs.compact returned, not a copy of it or the network that went in."
         )
     return _reports[model]
-
-
-def _baked_copy(model: nn.Module) -> nn.Module:
-    try:
-        base = copy.deepcopy(model)
-    except Exception as error:
-        raise InputError(
-            f"The network cannot be copied ({type(error).__name__}: {error}); compaction works on "
-            "a copy. Remove attributes that copy.deepcopy does not take, such as locks or tensors "
-            "with a history."
-        ) from error
-    bake_(base)
-    return base.eval()
 
 
 def _restore_modes(small: nn.Module, model: nn.Module) -> None:

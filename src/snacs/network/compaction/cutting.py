@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from snacs.errors import InputError
 from snacs.network.compaction.deciding import Streams
 from snacs.network.compaction.probing import Probe
+from snacs.network.masking import bake_
 from snacs.values import BoolArray, FloatArray, IntArray
+
+
+def plain_copy(model: nn.Module) -> nn.Module:
+    """A copy in eval mode with its masks baked in; the network itself stays as it is."""
+    try:
+        plain = copy.deepcopy(model)
+    except Exception as error:
+        raise InputError(
+            f"The network cannot be copied ({type(error).__name__}: {error}), and this works on a "
+            "copy. Remove attributes that copy.deepcopy does not take, such as locks or tensors "
+            "with a history."
+        ) from error
+    bake_(plain)
+    return plain.eval()
 
 
 @dataclass(frozen=True, eq=False)
