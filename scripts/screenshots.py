@@ -29,7 +29,6 @@ PICTURES = (
     ("report-phone-light", 390, 844, "light", "outcome"),
     ("report-phone-dark", 390, 844, "dark", "chosen-title"),
 )
-COLOURS = 200  # a palette keeps the repository small and looks the same
 
 
 def main() -> None:
@@ -72,8 +71,7 @@ def shoot(page: Page, top: str) -> bytes:
 
 
 def save(picture: bytes, path: Path) -> None:
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(io.BytesIO(picture)).convert("RGB").save(path, optimize=True)
     print(f"{path} ({path.stat().st_size / 1000:.0f} kB)")
 
 

@@ -218,6 +218,8 @@ def test_the_theme_can_be_switched(open_page, report):
 
 def test_it_prints_light_and_whole(open_page, report):
     page = open_page(report, scheme="dark")
+    page.wait_for_function("document.querySelector('#compression svg')")
+    assert page.locator("#mask .plot > svg").count() == 0  # not yet near the window
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     for name in CHARTS:

@@ -39,7 +39,7 @@ def test_the_page_holds_the_numbers_of_the_run_folder(tmp_path):
     assert {row.pop("step"): row for row in facts["accuracy"]} == result["accuracy"]
     assert facts["epochs"] == result["epochs"]
     assert facts["compare"] == json.loads((folder / "compare.json").read_text())
-    assert facts["command"].startswith("snacs prune 'my net' --data digits --target 0.5")
+    assert facts["command"].startswith("snacs prune 'my net' --data digits --set shifts=8")
 
 
 def test_curves_histograms_and_reasons_are_those_of_the_plan(tmp_path):

@@ -11,7 +11,7 @@ const resized = new ResizeObserver((entries) => {
   for (const entry of entries) {
     const width = Math.floor(entry.contentRect.width);
     const chart = entry.target.chart;
-    if (width > 0 && Math.abs(width - chart.width) > 1) requestAnimationFrame(() => chart.again());
+    if (width > 0 && Math.abs(width - chart.width) > 1 && !theme.printing) requestAnimationFrame(() => chart.again());
   }
 });
 
@@ -33,8 +33,10 @@ function chart({ id, title, words, draw, rows, span = 12, label }) {
     },
     again() {
       if (!self.awake) return self.done;
-      const width = Math.floor(plot.clientWidth);
-      if (width < 40) return self.done;
+      // Paper is narrower than a window: drawn for it, letters keep their size.
+      const paper = span > 6 ? 690 : 335;
+      const width = theme.printing ? paper : Math.floor(plot.clientWidth);
+      if (plot.clientWidth < 40) return self.done;
       self.width = width;
       const turn = (self.turn += 1);
       self.done = Promise.resolve(draw(Math.max(width, 240), palettes[theme.name])).then((svg) => {

@@ -74,7 +74,7 @@ function showNetwork() {
 function showLayers() {
   const { element, saved } = layerTable();
   const title = make("h2", { id: "chosen-title", "aria-live": "polite" });
-  const picker = make("select", { id: "picker", "aria-label": "Layer", onchange: () => choose(Number(picker.value), "picker") },
+  const picker = make("select", { id: "picker", class: "no-print", "aria-label": "Layer", onchange: () => choose(Number(picker.value), "picker") },
     layers.map((d) => make("option", { value: d.index }, d.name)));
   const step = (by) => () => {
     const at = planned.indexOf(layers[chosen.index]) + by;
@@ -137,6 +137,7 @@ function showLayers() {
     const whole = layer.kept_because === null;
     for (const each of Object.values(shown)) each.figure.hidden = !whole;
     if (whole) {
+      for (const kind of ["scores", "mask"]) greys(layer, kind); // so that printing need not wait
       const large = (kind) => (layer[kind].tall * layer[kind].wide > 1
         ? ` Shown as means of ${layer[kind].tall} × ${layer[kind].wide} blocks; every value is in plan/arrays.npz.` : "");
       shown.scores.retitle("Scores", `How much each connection carries; low goes first. Rows are filters.${large("scores")}`);
