@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options
+from snacs.cli.network_files import compact_network, export_network
 from snacs.cli.showing import figure, report
 from snacs.cli.showing import out as _out
 from snacs.cli.showing import say as _say
@@ -195,6 +196,8 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
     "compare": compare_methods,
     "report": report,
     "figure": figure,
+    "compact": compact_network,
+    "export": export_network,
     "data": fetch_data,
     "demo": run_demo,
 }

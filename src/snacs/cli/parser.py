@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from snacs import __version__
+from snacs.cli.parser_files import add_file_commands
 from snacs.config import ALLOCATIONS, PRESETS, SCORES
 
 _ABOUT = """\
@@ -148,6 +149,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--layer", action="append", default=[], metavar="NAME", help="layers whose masks to draw"
     )
     figure.add_argument("--title", help="above the figure (none)")
+    add_file_commands(add, network, shown)
     fetch = add(
         "data",
         "Fetch and check a data set.",

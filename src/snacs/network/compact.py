@@ -140,10 +140,9 @@ class _Job:
                 return attempt.model, self.report(attempt, kept, removals)
             layers, numbers, reason = self.culprit(gone, undone, attempt)
             undone.update((number, f"its removal was undone: {reason}") for number in numbers)
-            count = sum(
-                int(np.isin(self.streams.rows[name], list(numbers)).sum()) for name in layers
-            )
-            removals.append(Removal(tuple(sorted(layers)), count, reason))
+            names = [name for name in self.wiring.readers if name in layers]  # no padding
+            rows = [np.isin(self.streams.rows[name], list(numbers)) for name in names]
+            removals.append(Removal(tuple(names), sum(int(r.sum()) for r in rows), reason))
 
     def attempt(self, gone: BoolArray) -> _Attempt | str:
         """A network without these streams, or why there is none."""

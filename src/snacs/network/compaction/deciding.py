@@ -224,7 +224,9 @@ class Decider:
             if not empty:
                 return gone, kept
             for name, rows in empty:
-                kept[int(rows[0])] = f"{name!r} must keep one filter"
+                # The one that needs the fewest inputs holds on to the least.
+                cheapest = int(self.reads[name].sum(axis=1).argmin())
+                kept[int(rows[cheapest])] = f"{name!r} must keep one filter"
 
     def _shrink(self, kept: Mapping[int, str]) -> BoolArray:
         gone = np.zeros(self.streams.count, dtype=bool)
