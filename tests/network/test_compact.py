@@ -470,6 +470,17 @@ def test_units_that_a_relu_often_silences_are_not_dead() -> None:
     assert report.undone == ()
 
 
+def test_an_input_of_indices_varies_although_no_noise_shows_it() -> None:
+    """One token per text: every embedding in the example is the same."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(4, 6), nn.ReLU())
+    model.append(nn.Linear(6, 3))
+    small = compact(model, torch.tensor([[7]]))
+    tokens = torch.arange(10)[:, None]
+    assert compact_report(small).removed_filters == 0
+    torch.testing.assert_close(outputs(small, tokens), outputs(model, tokens))
+
+
 @pytest.mark.parametrize(
     "activation",
     [nn.PReLU(6), nn.PReLU(), nn.GELU(), nn.Hardswish(), nn.ELU(), nn.Tanh(), nn.Dropout(0.5)],

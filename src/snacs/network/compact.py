@@ -126,7 +126,7 @@ class _Job:
         self.base, self.batch, self.forward, self.checker = base, batch, forward, checker
         self.wiring: Wiring = watch(base, batch, forward=forward)
         layers = {layer.name: layer.module for layer in self.wiring.trace.layers}
-        self.probe: Probe = probe(base, layers, batch, forward=forward)
+        self.probe: Probe = probe(base, layers, batch, raw=self.wiring.raw(), forward=forward)
         self.streams: Streams = find_streams(base, self.wiring)
         self.decider = Decider.of(base, self.streams, self.probe)
 

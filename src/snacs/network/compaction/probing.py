@@ -64,9 +64,18 @@ def spread_groups(alive: BoolArray, groups: int) -> BoolArray:
 
 
 def probe(
-    model: nn.Module, layers: Mapping[str, nn.Module], batch: Any, *, forward: Forward | None = None
+    model: nn.Module,
+    layers: Mapping[str, nn.Module],
+    batch: Any,
+    *,
+    raw: Mapping[str, BoolArray],
+    forward: Forward | None = None,
 ) -> Probe:
-    """Find constant channels of ``layers``; ``batch`` is on the model's device."""
+    """Find constant channels of ``layers``; ``batch`` is on the model's device.
+
+    ``raw`` are the channels of each layer that the network's own input reaches: they vary, although
+    noise cannot show it where the input holds indices.
+    """
     alive = {
         name: spread_groups(alive_of(module), int(getattr(module, "groups", 1)))
         for name, module in layers.items()
@@ -80,7 +89,7 @@ def probe(
             unknown = {name: np.full(table.shape[1], np.nan) for name, table in alive.items()}
             return Probe({n: _rows(t) for n, t in alive.items()}, unknown, (note,))
         values = {
-            name: np.where((low == high) & np.isfinite(low), low, np.nan)
+            name: np.where((low == high) & np.isfinite(low) & ~raw[name], low, np.nan)
             for name, (low, high) in ranges.items()
         }
         new = {name: _rows(alive[name] & np.isnan(values[name])) for name in alive}

@@ -21,6 +21,7 @@ from snacs.network.seen import Seen
 from snacs.network.sources import INPUT, NOTHING, Origins, Tag, uniform
 from snacs.network.trace import Trace
 from snacs.network.watch import Watcher
+from snacs.values import NETWORK_INPUT, BoolArray
 
 PADS = frozenset({"pad", "constant_pad_nd"})
 COUNTING = PADS | frozenset(
@@ -67,6 +68,16 @@ class Wiring:
     norms: dict[str, list[list[Origins]]]
     outputs: Origins
     calls: tuple[Counted, ...]
+
+    def raw(self) -> dict[str, BoolArray]:
+        """Per layer the channels that the network's own input reaches without another layer."""
+        return {
+            name: np.any(
+                [[any(o[0] == NETWORK_INPUT for o in each) for each in call] for call in calls],
+                axis=0,
+            )
+            for name, calls in self.readers.items()
+        }
 
 
 def watch(
