@@ -134,7 +134,7 @@ def against_the_machine(evidence: Evidence, sizes: Sizes) -> Iterator[Line]:
         "lower",
         seconds={"ours": ours, "bound": bound},
         notes=(
-            f"bound: a byte add per sample and bin, a division per segment and bin, {work.bins:.2f} "
+            f"a byte add per sample and bin, a division per segment and bin, {work.bins:.2f} "
             "bins per child",
             *notes,
         ),
