@@ -421,6 +421,20 @@ def test_a_constant_is_taken_over_by_the_bias_where_nothing_is_padded() -> None:
     torch.testing.assert_close(small[2].bias, 2 * model[2].weight[:, 1, 0, 0])
 
 
+def test_a_constant_that_nobody_reads_makes_no_bias() -> None:
+    model = nn.Sequential(conv(3, 4), nn.ReLU(), conv(4, 5, bias=False), nn.Flatten())
+    model.append(nn.Linear(320, 3))
+    kill(model, **{"0": [1]})
+    with torch.no_grad():
+        model[0].bias[1] = 2.0
+        model[2].weight[1:, 1] = 0  # only filter 0 reads it,
+        model[4].weight[:, :64] = 0  # and nobody reads that one
+    small, report = squeeze(model)
+    assert small[0].weight.shape[0] == 3
+    assert small[2].bias is None
+    assert report.constants == {}
+
+
 def test_a_constant_under_padding_stays_and_is_listed() -> None:
     model = nn.Sequential(conv(3, 4), nn.ReLU(), conv(4, 5), nn.Flatten(), nn.Linear(320, 3))
     kill(model, **{"0": [1, 2]})

@@ -146,7 +146,7 @@ class _Job:
 
     def attempt(self, gone: BoolArray) -> _Attempt | str:
         """A network without these streams, or why there is none."""
-        cut = plan_cut(self.streams, gone, self.probe)
+        cut = plan_cut(self.base, self.streams, gone, self.probe)
         candidate = copy.deepcopy(self.base)
         cut_(candidate, cut)
         reason = self.checker.fails(candidate, rounded=bool(cut.constants))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from snacs.errors import InputError
 from snacs.network.compaction.deciding import Streams
-from snacs.network.compaction.probing import Probe
+from snacs.network.compaction.probing import Probe, alive_of, spread_groups
 from snacs.network.masking import bake_
 from snacs.values import BoolArray, FloatArray, IntArray
 
@@ -35,7 +35,7 @@ class Cut:
     """What stays of each module, and the constants that biases take over.
 
     ``rows`` are (c_out,) filters and ``columns`` (channels,) inputs of layers, ``norms`` the
-    (channels,) of norms, ``constants`` the value of each removed input channel, 0 if it stays.
+    (channels,) of norms, ``constants`` the values of removed input channels that are still read.
     """
 
     rows: dict[str, BoolArray]
@@ -44,27 +44,27 @@ class Cut:
     constants: dict[str, FloatArray]
 
 
-def plan_cut(streams: Streams, gone: BoolArray, found: Probe) -> Cut:
+def plan_cut(model: nn.Module, streams: Streams, gone: BoolArray, found: Probe) -> Cut:
     """Turn streams that go into rows and columns that stay."""
 
     def stays(numbers: IntArray) -> BoolArray:
         kept: BoolArray = (numbers < 0) | ~gone[numbers]
         return kept
 
+    rows = {name: stays(streams.rows[name]) for name in streams.columns}
     columns = {name: stays(numbers) for name, numbers in streams.columns.items()}
     constants = {}
     for name, kept in columns.items():
         values = found.values.get(name)
-        if values is not None:
-            value = np.where(kept | np.isnan(values), 0.0, values)
-            if value.any():
-                constants[name] = value
-    return Cut(
-        rows={name: stays(streams.rows[name]) for name in columns},
-        columns=columns,
-        norms={name: stays(numbers) for name, numbers in streams.norms.items()},
-        constants=constants,
-    )
+        if values is None or kept.all():
+            continue
+        module = model.get_submodule(name)
+        alive = spread_groups(alive_of(module), int(getattr(module, "groups", 1)))
+        read = alive[rows[name]].any(axis=0) & ~kept & ~np.isnan(values)
+        if values[read].any():
+            constants[name] = np.where(read, values, 0.0)
+    norms = {name: stays(numbers) for name, numbers in streams.norms.items()}
+    return Cut(rows=rows, columns=columns, norms=norms, constants=constants)
 
 
 def cut_(model: nn.Module, cut: Cut) -> None:
@@ -88,8 +88,6 @@ def _take_over_(module: nn.Module, constants: FloatArray) -> None:
     shift = (
         weight.double().flatten(2).sum(2) @ value if weight.ndim > 2 else weight.double() @ value
     )
-    if not bool(shift.any()):
-        return
     bias = module._parameters.get("bias")
     old = torch.zeros_like(shift) if bias is None else bias.double()
     trained = weight.requires_grad if bias is None else bias.requires_grad
