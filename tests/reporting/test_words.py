@@ -35,7 +35,7 @@ def test_svm_limits_are_explained_by_the_curve():
     for word in ("40.0%", f"{accuracy:.1%}", "93.0%", "74.4%"):
         assert word in first
     assert second.startswith("0.0% went")
-    assert "1 most sensitive filter is protected" in third
+    assert "Its most sensitive filter is protected" in third
 
 
 def test_a_layer_below_the_threshold_from_the_start_says_so():

@@ -28,15 +28,15 @@ def reasons(plan: Plan, part: LayerPlan) -> list[str]:
     """Why this layer loses what it loses, one sentence each."""
     found = [_limit(plan, part)]
     gone = part.pruned
-    if part.limit - gone > 0.5 / part.layer.connections:
+    if (part.limit - gone) * part.layer.connections > 1 - 1e-6:
         held = f" (those above {plan.delta:.4g} stay)" if plan.delta is not None else ""
         found.append(f"{gone:.1%} went: fewer connections than the limit allows{held}.")
     protected = int(part.protected.sum())
     if protected:
-        filters = "filter is" if protected == 1 else "filters are"
+        filters = "filter is" if protected == 1 else f"{protected} filters are"
         better = plan.config.protect == {} and part.curve is not None
         why = ": with them whole the SVM read the layer better" if better else ""
-        found.append(f"Its {protected} most sensitive {filters} protected{why}.")
+        found.append(f"Its most sensitive {filters} protected{why}.")
     dead = int(part.dead.sum())
     if dead:
         found.append(

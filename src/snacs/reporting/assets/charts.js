@@ -124,11 +124,12 @@ const plotStyle = { background: "none", fontSize: "12px", fontFamily: "inherit",
 function layerAxis(width, list) {
   const room = width / Math.max(list.length, 1);
   const named = room >= 15;
+  const every = [10, 20, 50, 100, 500].find((step) => step * room >= 30) ?? 1000;
   return {
     type: "band", domain: list.map((layer) => layer.index), label: null, padding: 0.15,
     tickFormat: (index) => (named ? short(layers[index].name, 18) : `${index + 1}`),
     tickRotate: named ? -60 : 0,
-    ticks: named ? undefined : list.map((l) => l.index).filter((i) => (i + 1) % 10 === 0),
+    ticks: named ? undefined : list.map((l) => l.index).filter((i) => (i + 1) % every === 0),
     tickSize: 3,
   };
 }

@@ -6,9 +6,9 @@ function headline() {
   const card = (id, title, dense, left, show, extra) => {
     const share = left / dense;
     const fill = make("i");
-    fill.style.width = `${Math.max(100 * share, 0.5)}%`;
+    fill.style.width = `${Math.min(Math.max(100 * share, 0.5), 100)}%`;
     cards.push(make("div", { class: "card", id }, make("h3", {}, title),
-      make("div", { class: "big" }, `−${percent(1 - share)}`),
+      make("div", { class: "big" }, `${share > 1 ? "+" : "−"}${percent(Math.abs(1 - share))}`),
       make("div", { class: "meter", role: "img", "aria-label": `${percent(share)} left` }, fill),
       make("p", {}, `${show(dense)} → ${show(left)}`), extra ? make("p", {}, extra) : null));
   };
@@ -109,10 +109,10 @@ function drawCompare(stage) {
       const at = methods.indexOf(method);
       return [colours.series[at % colours.series.length], dashes[Math.floor(at / colours.series.length) % 4] ?? dashes[at % 4]];
     };
-    const items = methods.map((text) => ({ text, colour: look(text)[0], dash: look(text)[1], shape: "line" }));
+    const items = methods.map((text) => ({ text: short(text, 28), colour: look(text)[0], dash: look(text)[1], shape: "line" }));
     const top = 16 + 17 * keyLines(items, width);
     return key(Plot.plot({
-      width, height: 260 + top, marginLeft: 48, marginTop: top, marginBottom: 40, marginRight: 14, style: plotStyle,
+      width, height: 260 + top, marginLeft: 48, marginTop: top, marginBottom: 44, marginRight: 24, style: plotStyle,
       x: { label: "weights gone →", tickFormat: (d) => `${d} %`, ticks: 6, nice: true },
       y: { label: null, grid: true, tickFormat: (d) => `${d} %`, ticks: 6 },
       marks: [
@@ -145,11 +145,13 @@ function compareTable() {
 }
 
 function plainTable(id, caption, rows) {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const words = (name) => rows.some((row) => typeof row[name] === "string");
+  const all = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const names = [...all.filter(words), ...all.filter((name) => !words(name))];
   return table({
     id, caption, rows,
     columns: names.map((name) => ({
-      name, title: name.replaceAll("_", " "), text: rows.some((row) => typeof row[name] === "string"),
+      name, title: name.replaceAll("_", " "), text: words(name),
       show: (d) => (typeof d[name] === "number" ? number(d[name]) : d[name] === null || d[name] === undefined ? "" : String(d[name])),
     })),
   }).element;
