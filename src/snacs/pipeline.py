@@ -324,7 +324,7 @@ def make_job(
         batch=config.batch,
         seed=seed,
         forward=forward,
-        progress=lambda done, total: watch("images", done, total),
+        progress=lambda done, _: watch("images", min(done, config.count), config.count),
     )
     structure = find_structure(model, calibration.batches[0], forward=forward, ignore=ignore)
     facts = {
