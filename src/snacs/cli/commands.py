@@ -11,6 +11,7 @@ from typing import Any
 
 from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options
 from snacs.cli.network_files import compact_network, export_network
+from snacs.cli.reproducing import reproduce
 from snacs.cli.showing import figure, report
 from snacs.cli.showing import out as _out
 from snacs.cli.showing import say as _say
@@ -199,6 +200,7 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
     "compact": compact_network,
     "export": export_network,
     "data": fetch_data,
+    "reproduce": reproduce,
     "demo": run_demo,
 }
 

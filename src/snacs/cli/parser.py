@@ -7,6 +7,7 @@ from pathlib import Path
 
 from snacs import __version__
 from snacs.cli.parser_files import add_file_commands
+from snacs.cli.parser_reproduce import add_reproduce
 from snacs.config import ALLOCATIONS, PRESETS, SCORES
 
 _ABOUT = """\
@@ -162,6 +163,7 @@ def build_parser() -> argparse.ArgumentParser:
     fetch.add_argument("--url", help="a mirror of the official archive")
     fetch.add_argument("--source", type=Path, help="an archive or folder that is already here")
     fetch.add_argument("--to", type=Path, help="data folder ($SNACS_DATA or ~/.cache/snacs/data)")
+    add_reproduce(add, shown)
     demo = add(
         "demo",
         "Train, prune, repair and retrain a small residual network on embedded digits.",

@@ -1,0 +1,105 @@
+"""The figures of ``snacs reproduce estimator``; matplotlib is needed here (extra ``figures``)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from snacs.errors import InputError
+from snacs.files import write_file
+
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
+
+_BLACK, _BLUE, _ORANGE, _GREEN = "#000000", "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito
+
+
+def draw_estimator(tables: Tables, folder: Path) -> list[Path]:
+    """Error against N and against dimension, and convergence; as SVG and PNG in ``folder``."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("Figures need matplotlib: pip install 'snacs[figures]'.") from error
+    settings: Any = {"font.size": 8, "svg.hashsalt": "snacs", "axes.spines.top": False}
+    paths = []
+    with mpl.rc_context({**settings, "axes.spines.right": False}):
+        figure = Figure(figsize=(10.2, 5.4), layout="constrained")
+        axes = figure.subplots(2, 3)
+        _errors(axes[0, 0], tables["samples"], "N", "floor", "independent, 1 + 1 + 2 dimensions")
+        _errors(axes[0, 1], tables["dimensions"], "dims", "floor", "every coordinate floored")
+        _errors(axes[0, 2], tables["dimensions"], "dims", "projection", "p-stable projection")
+        _means(axes[1, 0], tables["convergence"], "Gaussian")
+        _means(axes[1, 1], tables["convergence"], "two squares")
+        _condition(axes[1, 2], tables["condition"])
+        for suffix in ("svg", "png"):
+            buffer = io.BytesIO()
+            stamp = {"Date": None} if suffix == "svg" else None
+            figure.savefig(buffer, format=suffix, dpi=200, metadata=stamp)
+            paths.append(folder / f"estimator.{suffix}")
+            write_file(paths[-1], buffer.getvalue())
+    return paths
+
+
+def _errors(
+    axis: Any, rows: Sequence[Mapping[str, Any]], along: str, kind: str, title: str
+) -> None:
+    """Mean squared errors, authors' and ours; the truth is 0."""
+    where = [row[along] for row in rows]
+    for scaling, colour, phi in (("one", _BLUE, "1"), ("exp", _ORANGE, "exp(−‖act‖²/2)")):
+        for support, style in (("full", "o-"), ("edges", "s--")):
+            values = [row[f"{kind} {support} {scaling} mse"] for row in rows]
+            label = f"{support}, φ = {phi}"
+            axis.plot(where, values, style, color=colour, markersize=3, linewidth=1, label=label)
+        if f"published {scaling} mse" in rows[0]:
+            values = [row[f"published {scaling} mse"] for row in rows]
+            axis.plot(
+                where, values, "x:", color=colour, markersize=5, label=f"published, φ = {phi}"
+            )
+    # With φ = exp(−‖act‖²/2) everything vanishes in many dimensions, φ itself first of all.
+    axis.set(yscale="log", ylabel="Mean squared error", title=title, ylim=(1e-8, 2))
+    axis.set_xlabel("Samples" if along == "N" else "Dimensions of X, Y and Z (N = 5,000)")
+    if along == "N":
+        axis.set_xscale("log")
+    if kind == "projection":
+        axis.legend(frameon=False, fontsize=6, loc="lower right")
+
+
+def _means(axis: Any, rows: Sequence[Mapping[str, Any]], law: str) -> None:
+    """Mean estimates as N grows, with the truth."""
+    mine = [row for row in rows if row["law"] == law]
+    for dims, colour in zip((0, 1, 2), (_BLUE, _ORANGE, _GREEN), strict=True):
+        some = [row for row in mine if row["dims of Z"] == dims]
+        for support, style in (("full", "o-"), ("edges", "s--")):
+            if some:
+                axis.plot(
+                    [row["N"] for row in some],
+                    [row[f"floor {support} one mean"] for row in some],
+                    style,
+                    color=colour,
+                    markersize=3,
+                    linewidth=1,
+                    label=f"{support}, {dims} dims of Z",
+                )
+    if mine:
+        axis.axhline(mine[0]["truth"], color=_BLACK, linewidth=0.8, label="truth")
+    title = "Gaussian, correlation 0.8 given Z" if law == "Gaussian" else "uniform on two squares"
+    axis.set(xscale="log", xlabel="Samples, ε ∝ N^(−1/2d)", ylabel="Estimate, φ = 1", title=title)
+    axis.set_ylim(bottom=0)
+    axis.legend(frameon=False, fontsize=6)
+
+
+def _condition(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Bias as Z gets wider, and the samples that are alone in their cell."""
+    where = [row["dims of Z"] for row in rows]
+    for support, colour, style in (("full", _BLUE, "o-"), ("edges", _ORANGE, "s--")):
+        values = [row[f"floor {support} one mean"] for row in rows]
+        axis.plot(where, values, style, color=colour, markersize=3, linewidth=1, label=support)
+    axis.set(xlabel="Dimensions of Z", ylabel="Estimate (truth 0)")
+    axis.set_title("bias of a wide condition, N = 2,000, ε = 1")
+    axis.legend(frameon=False, fontsize=6, loc="upper left")
+    other = axis.twinx()
+    other.plot(where, [row["floor singletons"] for row in rows], ":", color=_BLACK, linewidth=1)
+    other.set_ylabel("Alone in their cell (dotted)")
+    other.set_ylim(0, 1)
