@@ -131,10 +131,10 @@ def test_a_folder_as_the_file_to_write_is_a_clear_mistake(tmp_path):
 
 
 def test_commands_are_shown_as_they_can_be_typed():
-    given = {"command": "prune", "network": "a:b", "target": 0.7, "quiet": True, "json": False,
+    given = {"command": "prune", "network": "a:b", "target": 0.7, "quiet": True, "seed": 0,
              "set": ["view=layer", "shifts=8"], "no_repair": True, "ignore": []}  # fmt: skip
     assert command(given) == (
-        "snacs prune a:b --target 0.7 --set view=layer --set shifts=8 --no-repair"
+        "snacs prune a:b --target 0.7 --seed 0 --set view=layer --set shifts=8 --no-repair"
     )
     assert command({}) == ""
 

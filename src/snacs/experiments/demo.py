@@ -9,7 +9,8 @@ from pathlib import Path
 
 from snacs.files import write_json
 from snacs.network.masking import bake_
-from snacs.pipeline import Pruned, epochs_watch, prune
+from snacs.pipeline import Pruned, prune
+from snacs.pruning import epochs_watch
 from snacs.reporting.progress import Watch
 from snacs.store import Run
 from snacs.training import Recipe, train_
@@ -43,7 +44,7 @@ def _once(folder: Path, seed: int, target: float, watch: Watch) -> Pruned:
         progress=epochs_watch(watch, f"train {seed}"),
     )
     with Run(folder / "run") as run:
-        run.note(network=NETWORK, arguments={"command": "demo", "target": target, "seed": seed})
+        run.note(network=NETWORK, arguments={"command": "demo", "target": target})
         result = prune(
             model,
             train.batches(BATCH),

@@ -17,7 +17,7 @@ from snacs.reporting.words import bar_of, reasons, trust
 from snacs.values import Curve, FloatArray, Layer, LayerPlan
 
 _BINS = 40
-_FLAGS = ("json", "quiet", "no_repair", "no_color")
+_UNSAID = ("command", "network", "json", "quiet", "no_color")  # change no result, or said before
 
 
 def document(found: Findings) -> dict[str, Any]:
@@ -73,9 +73,9 @@ def command(arguments: Mapping[str, Any]) -> str:
     words += [str(arguments["network"])] if arguments.get("network") else []
     for name, value in arguments.items():
         flag = "--" + name.replace("_", "-")
-        if name in ("command", "network", "json", "quiet", "no_color") or value in (None, False):
+        if name in _UNSAID or value is None or value is False:
             continue
-        if name in _FLAGS or value is True:
+        if value is True:
             words.append(flag)
         elif isinstance(value, list):
             for item in value:

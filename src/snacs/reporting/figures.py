@@ -188,8 +188,10 @@ def _runtime(rows: Sequence[Mapping[str, Any]]) -> Figure:
         mine = sorted(
             (row["groups"], row["seconds"]) for row in rows if str(row["method"]) == method
         )
+        published = any(row.get("note") == "published" for row in rows if row["method"] == method)
         axis.plot(
             *zip(*mine, strict=True),
+            linestyle="--" if published else "-",
             marker=_MARKERS[index % len(_MARKERS)],
             color=_SERIES[index % len(_SERIES)],
             linewidth=1.2,
