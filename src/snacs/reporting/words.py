@@ -33,10 +33,11 @@ def reasons(plan: Plan, part: LayerPlan) -> list[str]:
         found.append(f"{gone:.1%} went: fewer connections than the limit allows{held}.")
     protected = int(part.protected.sum())
     if protected:
-        filters = "filter is" if protected == 1 else f"{protected} filters are"
+        filters = "filter is" if protected == 1 else "filters are"
+        few = "" if protected == 1 else f"{protected} "
         better = plan.config.protect == {} and part.curve is not None
         why = ": with them whole the SVM read the layer better" if better else ""
-        found.append(f"Its most sensitive {filters} protected{why}.")
+        found.append(f"Its {few}most sensitive {filters} protected{why}.")
     dead = int(part.dead.sum())
     if dead:
         found.append(

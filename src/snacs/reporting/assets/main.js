@@ -32,7 +32,7 @@ function showOutcome() {
   if (facts.accuracy.length)
     drawn.push(chart({
       id: "accuracy", title: "Accuracy after each step", span: facts.bench.length ? 6 : 12,
-      words: "On test images that were used for no choice; the line is one standard error to each side.",
+      words: "On the test images of the run, which snacs uses for no choice; the line is one standard error to each side.",
       draw: drawAccuracy, rows: () => facts.accuracy,
     }));
   if (facts.bench.length)
