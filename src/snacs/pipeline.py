@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
-import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 from snacs.config import Config, Goal
-from snacs.files import read_json, write_json
+from snacs.jobs import Images, fingerprint, make_job
 from snacs.limits import check_goal
 from snacs.network import masking
-from snacs.network.batches import Forward, size_of, tensors_of
+from snacs.network.batches import Forward
 from snacs.network.calibration import gather
-from snacs.network.cost import Accuracy, Cost, accuracy, cost
+from snacs.network.cost import Accuracy, Cost, cost
 from snacs.network.layers import Ignore, find_structure
-from snacs.network.repair import RepairReport, RepairStep
+from snacs.network.repair import RepairReport
 from snacs.network.repair import repair_ as repair_network_
-from snacs.network.sequential import LayerRepair
-from snacs.planning import Job, make_plan, plan_key
+from snacs.planning import make_plan
 from snacs.plans import Plan
+from snacs.pruning import Meter, epochs_watch, repaired_
 from snacs.reporting.progress import Watch, watching
 from snacs.store import Run, key_of
-from snacs.training import History, ProgressRow, Recipe, train_
+from snacs.training import History, Recipe, train_
 from snacs.training import recipe as recipe_of
 
-Images = Iterable[Any]
 Folder = str | os.PathLike[str]
 
 
@@ -195,12 +189,12 @@ def prune(
             forward=forward, ignore=ignore, seed=seed, jobs=jobs,
         )  # fmt: skip
         made = make_plan(job)
-        meter = _Meter(folder, test, watch, forward)
+        meter = Meter(folder, test, watch, forward)
         meter.measure("dense", model)
         pruned = copy.deepcopy(model)
         notes = apply_(pruned, made)
         meter.measure("pruned", pruned)
-        report = _repaired_(job, made, pruned, bn_images)
+        report = repaired_(job, made, pruned, bn_images)
         if report is not None:
             meter.measure("repaired", pruned)
         history = None
@@ -300,154 +294,3 @@ def repair_(
 
 def _opened(run: Folder | Run | None) -> Run:
     return run if isinstance(run, Run) else Run(run)
-
-
-def make_job(
-    model: nn.Module,
-    images: Images,
-    goal: Goal,
-    config: Config,
-    run: Run,
-    watch: Watch,
-    *,
-    forward: Forward | None = None,
-    ignore: Sequence[Ignore] = (),
-    seed: int = 0,
-    jobs: int | None = None,
-    place: str = "plan",
-) -> Job:
-    """Sample the images, find the layers, and gather all that the stages of a plan share."""
-    calibration = gather(
-        images,
-        model,
-        count=config.count,
-        batch=config.batch,
-        seed=seed,
-        forward=forward,
-        progress=lambda done, _: watch("images", min(done, config.count), config.count),
-    )
-    structure = find_structure(model, calibration.batches[0], forward=forward, ignore=ignore)
-    facts = {
-        "model": fingerprint(model),
-        "images": calibration.sha256,
-        "versions": versions(),
-        "threads": torch.get_num_threads(),
-    }
-    return Job(
-        model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts, place
-    )
-
-
-def _repaired_(
-    job: Job, made: Plan, model: nn.Module, bn_images: Images | None
-) -> RepairReport | None:
-    """Repair the masked model, or read the repaired weights from the run folder."""
-    config = job.config
-    if not (config.repair or config.batchnorm):
-        return None
-    key = key_of(plan=plan_key(job), bn=digest_of(bn_images or ())[0])
-
-    def fill(folder: Path) -> None:
-        report = repair_network_(
-            model,
-            job.calibration.batches,
-            structure=made.structure,
-            forward=job.forward,
-            ridge=config.ridge,
-            least_squares=config.repair,
-            batchnorm=config.batchnorm,
-            bn_images=bn_images,
-            progress=lambda done, total, name: job.watch("repair", done, total, name),
-        )
-        save_file(_plain(model.state_dict()), folder / "masked.safetensors")
-        write_json(folder / "repair.json", asdict(report))
-
-    folder = job.run.once("repaired", key, fill)
-    model.load_state_dict(load_file(folder / "masked.safetensors"))
-    facts = read_json(folder / "repair.json")
-    return RepairReport(
-        tuple(LayerRepair(**row) for row in facts["layers"]),
-        tuple(RepairStep(**row) for row in facts["steps"]),
-        facts["images"],
-        tuple(facts["notes"]),
-    )
-
-
-@dataclass
-class _Meter:
-    """Measures accuracy once per set of weights and keeps it in the run folder."""
-
-    run: Run
-    images: Images | None
-    watch: Watch
-    forward: Forward | None
-
-    def __post_init__(self) -> None:
-        self.seen: dict[str, Accuracy] = {}
-        self._digest, self._count = digest_of(self.images or ())
-
-    def measure(self, name: str, model: nn.Module) -> None:
-        if self.images is None:
-            return
-        images = self.images
-
-        def fill(folder: Path) -> None:
-            found = accuracy(
-                model,
-                images,
-                forward=self.forward,
-                progress=lambda done: self.watch(f"test {name}", done, self._count),
-            )
-            write_json(folder / "accuracy.json", found._asdict())
-
-        key = key_of(weights=fingerprint(model), test=self._digest)
-        folder = self.run.once(f"accuracy/{name}", key, fill)
-        self.seen[name] = Accuracy(**read_json(folder / "accuracy.json"))
-
-
-def epochs_watch(watch: Watch, stage: str) -> Callable[[ProgressRow], None]:
-    """Turn the rows of a training loop into progress."""
-
-    def show(row: ProgressRow) -> None:
-        batches = row.batches or 1
-        done = (row.epoch - 1) * batches + (row.batch if row.batches else 1)
-        words = f"epoch {row.epoch}/{row.epochs}, loss {row.loss:.3f}, accuracy {row.accuracy:.1%}"
-        if row.validation is not None:
-            words += f", validation {row.validation:.1%}"
-        watch(stage, done, row.epochs * batches, words)
-
-    return show
-
-
-def fingerprint(model: nn.Module) -> str:
-    """SHA-256 over names, types, shapes and values of all parameters and buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
-        digest.update(_bytes(tensor))
-    return digest.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """What a result was made with."""
-    names = ("snacs", "torch", "numpy", "scikit-learn", "numba")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
-def digest_of(images: Images) -> tuple[str, int]:
-    """SHA-256 over all tensors of all batches, and how many images there are."""
-    digest, count = hashlib.sha256(), 0
-    for batch in images:
-        count += size_of(batch)
-        for tensor in tensors_of(batch):
-            digest.update(_bytes(tensor))
-    return digest.hexdigest(), count
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
-
-
-def _plain(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors that own their memory: safetensors refuses shared ones."""
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}

@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from torch import nn
 
-from snacs.config import Config, Goal
 from snacs.errors import TargetError
 from snacs.files import read_json, write_json
+from snacs.jobs import Job
 from snacs.limits import (
     Allocation,
     allocate,
@@ -28,17 +26,14 @@ from snacs.limits import (
     sensitivity,
 )
 from snacs.network.activations import gather_evidence, load_evidence
-from snacs.network.batches import Forward
-from snacs.network.calibration import Calibration
 from snacs.network.layers import module_of, weight_of
 from snacs.parallel import ordered_map, worker_count
 from snacs.plans import Plan
-from snacs.reporting.progress import Watch
 from snacs.scores import score
 from snacs.selection import select
-from snacs.store import Run, key_of, slug
+from snacs.store import slug
 from snacs.streams import filter_scores
-from snacs.values import BoolArray, Curve, Evidence, Layer, LayerPlan, Scores, Structure
+from snacs.values import BoolArray, Curve, Evidence, Layer, LayerPlan, Scores
 
 T = TypeVar("T")
 
@@ -59,39 +54,9 @@ SCORE_OPTIONS = (
 CURVE_OPTIONS = ("classes", "shares", "protect", "sensitivity", "granularity")
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
-    """All that the stages of one plan share."""
-
-    model: nn.Module
-    structure: Structure
-    calibration: Calibration
-    config: Config
-    goal: Goal
-    run: Run
-    watch: Watch
-    seed: int
-    jobs: int | None
-    forward: Forward | None
-    facts: Mapping[str, Any]
-    place: str = "plan"
-
-    def key(self, *options: str, **more: Any) -> str:
-        """A key of the model, the images, the seed and the named options."""
-        chosen = self.config.as_dict()
-        return key_of(
-            model=self.facts["model"],
-            images=self.facts["images"],
-            structure=asdict(self.structure),
-            seed=self.seed,
-            options={name: chosen[name] for name in options},
-            **more,
-        )
-
-
 def make_plan(job: Job) -> Plan:
     """Run all stages of a plan, or read those that are there."""
-    key = plan_key(job)
+    key = job.plan_key
     if job.run.has(job.place, key):
         return Plan.load(job.run.folder / job.place)
     evidence = gather_all(job)
@@ -100,11 +65,6 @@ def make_plan(job: Job) -> Plan:
     plan = decide(job, scores, curves, rows)
     job.run.once(job.place, key, plan.write_into)
     return plan
-
-
-def plan_key(job: Job) -> str:
-    """The key of the finished plan: everything counts."""
-    return job.key(*job.config.as_dict(), goal=asdict(job.goal))
 
 
 def gather_all(job: Job) -> dict[str, Evidence]:

@@ -195,3 +195,16 @@ def test_the_metadata_is_plain_json_that_others_can_read(saved: Path) -> None:
     expected = {"mean": [0.4914, 0.4822, 0.4465], "std": [0.2470, 0.2435, 0.2616]}
     assert json.loads(metadata_of(saved)["normalisation"]) == expected
     assert Normalisation.from_dict(expected, origin="test") == CIFAR10
+
+
+def test_a_header_length_that_starts_like_a_pickle_is_still_safetensors(tmp_path):
+    """The first byte of the file is the low byte of its header's length: any value may occur."""
+    model = torch.nn.Linear(2, 2)
+    path = tmp_path / "w.safetensors"
+    for length in range(300):
+        save_weights(model, path, metadata={"note": "x" * length})
+        if path.read_bytes()[0] == 0x80:
+            break
+    assert path.read_bytes()[0] == 0x80
+    load_weights_(model, path)
+    assert metadata_of(path)["note"] == "x" * length

@@ -18,10 +18,11 @@ from torch import nn
 from snacs.config import PRESETS, SCORES, Config, Goal
 from snacs.errors import InputError
 from snacs.files import read_json, write_json
+from snacs.jobs import Job, digest_of, make_job
 from snacs.network.cost import accuracy
 from snacs.network.repair import repair_
-from snacs.pipeline import apply_, digest_of, make_job
-from snacs.planning import Job, make_plan, plan_key
+from snacs.pipeline import apply_
+from snacs.planning import make_plan
 from snacs.plans import Plan
 from snacs.reporting.progress import Watch
 from snacs.store import Run, key_of
@@ -111,7 +112,7 @@ def _cell(
         cell = Cell(method, target, plan.pruned, plan.pruned_macs, error=error, **found)
         write_json(folder / "cell.json", asdict(cell))
 
-    key = key_of(plan=plan_key(job), **marks)
+    key = key_of(plan=job.plan_key, **marks)
     folder = job.run.once(f"cells/{method}-{target:g}", key, fill)
     return Cell(**read_json(folder / "cell.json"))
 

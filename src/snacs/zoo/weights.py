@@ -129,13 +129,15 @@ def _check_readable(path: Path) -> None:
         raise InputError(f"{path} is a folder; give a .safetensors file.")
     try:
         with path.open("rb") as stream:
-            start = stream.read(4)
+            start = stream.read(9)
     except FileNotFoundError as error:
         raise InputError(f"There is no weights file {path}.") from error
     except OSError as error:
         raise InputError(f"The weights file {path} cannot be read: {error}.") from error
-    # A zip archive (torch.save since 1.6) or a bare pickle of protocol 2 and later.
-    if start == b"PK\x03\x04" or start[:1] == b"\x80":
+    # A zip archive (torch.save since 1.6) or a bare pickle of protocol 2 and later. The length
+    # that a safetensors file starts with may have that first byte too; its JSON follows at once.
+    pickled = start[:1] == b"\x80" and start[8:9] != b"{"
+    if start[:4] == b"PK\x03\x04" or pickled:
         raise InputError(
             f"{path} is a pickle as torch.save writes it. Opening a pickle can run any code in it, "
             "so snacs reads only safetensors. If you trust the file's origin, convert it once:\n"
