@@ -60,7 +60,7 @@ def test_the_report_of_a_demo_run(open_page, demo_run):
     assert page.locator("#title").text_content() == "small-resnet"
     for name in (*LAYER, "accuracy", "compression", "repair", "training-accuracy", "training-loss"):
         assert drawn(page, name).locator("path, rect, circle, image").count() > 3, name
-    shown = drawn(page, "accuracy").text_content()
+    shown = "\n".join(drawn(page, "accuracy").locator("text").all_text_contents())
     found = [float(number) for number in re.findall(r"(\d+\.\d\d) ±", shown)]
     steps = ("dense", "pruned", "repaired", "retrained")
     # Two digits are shown, and halves are rounded otherwise by a browser than by Python.
