@@ -185,7 +185,8 @@ def run_demo(arguments: Arguments) -> None:
         arguments,
         f"{gone:.1%} of the weights are gone; the pruned network is {sum(lost) / len(lost):.2%} "
         f"less accurate (mean of {len(facts)} seed{'s' * (len(facts) > 1)}).\n"
-        f"Files: {arguments.run}/seed-*; the same again with other options: snacs prune --help",
+        f"Files: {arguments.run}/seed-*. See why, layer by layer: "
+        f"snacs report {arguments.run}/seed-0",
     )
 
 
