@@ -72,6 +72,21 @@ def test_binary_symmetric_channel_has_the_known_divergence(flip):
     assert estimate_table(table.round().astype(int)) == pytest.approx(known, abs=EXACT)
 
 
+@pytest.mark.parametrize("symbols", [2, 3, 10])
+@pytest.mark.parametrize("lost", [0.0, 0.25, 1.0])
+def test_erasure_channel_has_the_known_divergence(symbols, lost):
+    # One of m symbols arrives whole or, with probability p, as a blank. Given that it arrives,
+    # t = m for the right symbol and 0 for the m − 1 others; a blank says nothing, t = 1:
+    # I = (1 − p) · (g(m)/m + (1 − 1/m) g(0)). Edges leave the zeros out.
+    arrives = np.eye(symbols) * (1 - lost)
+    table = np.concatenate([arrives, np.full((symbols, 1), lost)], axis=1)[:, :, None] * 400
+    right, wrong = divergence(np.array([symbols, 0.0]))
+    edges = (1 - lost) * right / symbols
+    full = edges + (1 - lost) * (1 - 1 / symbols) * wrong
+    assert estimate_table(table.astype(int)) == pytest.approx(full, abs=EXACT)
+    assert estimate_table(table.astype(int), support="edges") == pytest.approx(edges, abs=EXACT)
+
+
 def test_conditional_value_is_the_mean_over_conditions_of_the_unconditional_one():
     rng = np.random.default_rng(0)
     first, second = rng.integers(0, 9, (3, 4, 1)), rng.integers(1, 9, (3, 4, 1))

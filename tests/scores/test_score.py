@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import joblib
 import numpy as np
 import pytest
 from layer_evidence import make_evidence
@@ -39,6 +40,15 @@ def test_seed_and_layer_name_both_count(method):
     renamed = Layer("head", "Conv2d", 4, 3, 2)
     other = type(evidence)(**{**vars(evidence), "layer": renamed})
     assert not np.array_equal(base, score(other, config, seed=0).values)
+
+
+def test_worker_processes_give_the_same_bits():
+    evidence = make_evidence(c_out=6, c_in=5, samples=90)
+    configs = [Config(), Config(groups=2), Config(view="layer"), Config(view="layer", groups=2)]
+    here = [score(evidence, config, seed=0, threads=2).values for config in configs]
+    tasks = [joblib.delayed(score)(evidence, config, seed=0) for config in configs]
+    there = joblib.Parallel(n_jobs=2, backend="loky")(tasks)
+    assert all(np.array_equal(a, b.values) for a, b in zip(here, there, strict=True))
 
 
 def test_no_global_randomness_is_used():

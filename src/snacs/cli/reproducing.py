@@ -41,7 +41,7 @@ def _estimator(run: Run, arguments: Arguments, watch: Watch) -> Found:
     found = reproduce_estimator(run, trials=arguments.trials, seed=arguments.seed, watch=watch)
     short = {" mean": "", " mse": "", "floor ": "", "projection": "p", "singletons": "alone"}
     short |= {"published": "paper", " one": "", " exp": " exp"}
-    tables = []
+    tables: list[Any] = []
     for name, rows in found.items():
         kept = " mean" if name in ("convergence", "condition") else " mse"
         shown = []

@@ -17,8 +17,8 @@ import numpy as np
 from snacs.scores.kernels import compiled, number_codes, sum_pair
 from snacs.scores.kernels_cells import add_planes, add_samples
 
-PLANE_BINS = 32
-"""Children with more bins than this are evaluated one by one: planes would be mostly empty."""
+PLANE_BINS = 256
+"""Children with more bins than a byte can tell are evaluated one by one."""
 WIDTH = 512
 """Children at a time."""
 COMPARE_COST = 0.12
@@ -42,27 +42,27 @@ def pack_children(numbers: Any, bins: Any) -> Any:
     codes = np.zeros((blocks, samples, width), np.uint8)
     for block in range(blocks):
         chosen = order[block * width : (block + 1) * width]
-        codes[block, :, : len(chosen)] = rank_bins(numbers[chosen]).T
+        codes[block, :, : len(chosen)] = rank_bins(numbers[chosen], int(bins[chosen].max())).T
     place = np.empty(children, np.int64)
     place[order] = np.arange(children)
     return codes, codes.max(axis=2), place
 
 
 @compiled
-def rank_bins(numbers: Any) -> Any:
-    """Bin numbers (rows, N), below PLANE_BINS, as bytes: 0 is each row's most frequent bin."""
+def rank_bins(numbers: Any, bins: int) -> Any:
+    """Bin numbers (rows, N) below ``bins`` as bytes: 0 is each row's most frequent bin."""
     rows, samples = numbers.shape
     ranks = np.empty((rows, samples), np.uint8)
-    counts = np.empty(PLANE_BINS, np.int32)
-    rank = np.empty(PLANE_BINS, np.uint8)
+    counts = np.empty(bins, np.int32)
+    rank = np.empty(bins, np.uint8)
     for row in range(rows):
-        for code in range(PLANE_BINS):
+        for code in range(bins):
             counts[code] = 0
         for sample in range(samples):
             counts[numbers[row, sample]] += 1
-        for place in range(PLANE_BINS):
+        for place in range(bins):
             best = 0
-            for code in range(1, PLANE_BINS):
+            for code in range(1, bins):
                 if counts[code] > counts[best]:
                     best = code
             rank[best] = place
