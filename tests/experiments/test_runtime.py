@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from snacs.experiments.drawing import draw_runtime
 from snacs.experiments.runtime import (
     GROUPS,
     MST,
@@ -38,11 +39,14 @@ def test_every_method_and_group_has_its_seconds_and_is_kept(tmp_path):
 def test_published_seconds_stand_beside_ours_and_can_be_drawn(tmp_path):
     with Run(tmp_path / "run") as run:
         found = reproduce_runtime(run, groups=GROUPS, watch=silent, **SIZES)
-        (run.folder / "rows.json").write_text(json.dumps(found))
-        path = draw("runtime", [run.folder / "rows.json"], run.folder / "runtime.svg")
+        (run.folder / "runtime.json").write_text(json.dumps(found))
+        paths = draw_runtime(found["rows"], run.folder)
+        other = draw("runtime", [run.folder / "runtime.json"], run.folder / "other.svg")
     methods = {row["method"] for row in found["rows"]}
     assert set(PUBLISHED) < methods
-    assert "published" in path.read_text()
+    assert [path.name for path in paths] == ["runtime.svg", "runtime.png"]
+    assert paths[1].read_bytes().startswith(b"\x89PNG")
+    assert other.exists()  # `snacs figure runtime` reads the same file
 
 
 def test_the_made_up_layer_is_a_layer():

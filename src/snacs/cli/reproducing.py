@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from snacs.cli.showing import out, say
-from snacs.experiments.drawing import draw_estimator
+from snacs.experiments.drawing import draw_estimator, draw_runtime
 from snacs.experiments.estimator import reproduce_estimator
 from snacs.experiments.runtime import GROUPS, reproduce_runtime
 from snacs.files import write_json
 from snacs.jobs import versions
 from snacs.reporting import terminal
-from snacs.reporting.figures import draw
 from snacs.reporting.progress import Watch, watching
 from snacs.store import Run
 
@@ -76,11 +75,7 @@ def _runtime(run: Run, arguments: Arguments, watch: Watch) -> Found:
         {"seconds": method, **{f"G = {group}": seconds[group] for group in GROUPS}}
         for method, seconds in by_method.items()
     ]
-    file = run.folder / "rows.json"
-    write_json(file, found)
-    figures = [
-        draw("runtime", [file], run.folder / f"runtime.{suffix}") for suffix in ("svg", "png")
-    ]
+    figures = draw_runtime(found["rows"], run.folder)
     tables = [
         terminal.cost_table("512 → 512 filters, 2,000 samples, 1 thread", shown),
         f"One SVM fit and prediction: {found['svm']:.2f} s (published: {found['svm_published']} s)",

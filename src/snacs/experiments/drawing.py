@@ -1,4 +1,4 @@
-"""The figures of ``snacs reproduce estimator``; matplotlib is needed here (extra ``figures``)."""
+"""The figures of ``snacs reproduce``; matplotlib is needed here (extra ``figures``)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ from snacs.files import write_file
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 _BLACK, _BLUE, _ORANGE, _GREEN = "#000000", "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito
+_METHODS = {"MST": _BLUE, "φ = 1": _ORANGE, "‖w‖": _GREEN}
 
 
 def draw_estimator(tables: Tables, folder: Path) -> list[Path]:
     """Error against N and against dimension, and convergence; as SVG and PNG in ``folder``."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("Figures need matplotlib: pip install 'snacs[figures]'.") from error
-    settings: Any = {"font.size": 8, "svg.hashsalt": "snacs", "axes.spines.top": False}
-    paths = []
-    with mpl.rc_context({**settings, "axes.spines.right": False}):
-        figure = Figure(figsize=(10.2, 5.4), layout="constrained")
+    figure = _figure(10.2, 5.4)
+    with _style():
         axes = figure.subplots(2, 3)
         _errors(axes[0, 0], tables["samples"], "N", "floor", "independent, 1 + 1 + 2 dimensions")
         _errors(axes[0, 1], tables["dimensions"], "dims", "floor", "every coordinate floored")
@@ -33,12 +27,62 @@ def draw_estimator(tables: Tables, folder: Path) -> list[Path]:
         _means(axes[1, 0], tables["convergence"], "Gaussian")
         _means(axes[1, 1], tables["convergence"], "two squares")
         _condition(axes[1, 2], tables["condition"])
-        for suffix in ("svg", "png"):
-            buffer = io.BytesIO()
-            stamp = {"Date": None} if suffix == "svg" else None
-            figure.savefig(buffer, format=suffix, dpi=200, metadata=stamp)
-            paths.append(folder / f"estimator.{suffix}")
-            write_file(paths[-1], buffer.getvalue())
+        return _write(figure, folder / "estimator")
+
+
+def draw_runtime(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
+    """Seconds against G, ours (lines) and published (dotted); as SVG and PNG in ``folder``."""
+    figure = _figure(6.4, 3.2)
+    with _style():
+        axis = figure.subplots()
+        methods = list(dict.fromkeys(row["method"] for row in rows))
+        for method in methods:
+            mine = sorted(
+                (row["groups"], row["seconds"]) for row in rows if row["method"] == method
+            )
+            published = method.endswith("published")
+            colour = next(c for name, c in _METHODS.items() if name in method)
+            axis.plot(
+                *zip(*mine, strict=True),
+                "x:" if published else "o-",
+                color=colour,
+                markersize=4,
+                linewidth=1,
+                label=method,
+            )
+        axis.set(xscale="log", yscale="log", xlabel="Groups per layer (G)", ylabel="Seconds")
+        groups = sorted({row["groups"] for row in rows})
+        axis.set_xticks(groups, [str(group) for group in groups])
+        axis.minorticks_off()
+        axis.grid(axis="y", linewidth=0.3)
+        axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+        return _write(figure, folder / "runtime")
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("Figures need matplotlib: pip install 'snacs[figures]'.") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _style() -> Any:
+    import matplotlib as mpl
+
+    settings: Any = {"font.size": 8, "svg.hashsalt": "snacs", "axes.spines.top": False}
+    return mpl.rc_context({**settings, "axes.spines.right": False})
+
+
+def _write(figure: Any, path: Path) -> list[Path]:
+    """The same figure as SVG and PNG."""
+    paths = []
+    for suffix in ("svg", "png"):
+        buffer = io.BytesIO()
+        stamp = {"Date": None} if suffix == "svg" else None  # the same figure is the same file
+        figure.savefig(buffer, format=suffix, dpi=200, metadata=stamp)
+        paths.append(path.with_suffix(f".{suffix}"))
+        write_file(paths[-1], buffer.getvalue())
     return paths
 
 
