@@ -1,7 +1,7 @@
 """``python -m benchmarks``: every claim about speed, measured in one run, with its ratio.
 
-Options: ``--only scores,limits,network`` for some of them, ``--small`` for tiny sizes (does it
-run?), ``--out FILE`` for the JSON. Takes some minutes; take final figures on an idle machine.
+Options: ``--only scores,limits,network,scipy`` for some of them, ``--small`` for tiny sizes (does
+it run?), ``--out FILE`` for the JSON. Takes some minutes; take final figures on an idle machine.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[bool], Iterator[Line]]] = {
     "scores": lambda small: scores.lines(scores.Sizes.small() if small else scores.Sizes()),
     "limits": lambda small: limits.lines(limits.Sizes.small() if small else limits.Sizes()),
     "network": lambda small: network.lines(network.Sizes.small() if small else network.Sizes()),
+    "scipy": lambda small: scores.scipy_lines(scores.Sizes.small() if small else scores.Sizes()),
 }
 
 

@@ -21,7 +21,7 @@ from snacs.scores.acmi import estimate
 from snacs.scores.kernels import number_codes
 
 
-@pytest.mark.parametrize("part", ["scores", "limits", "network"])
+@pytest.mark.parametrize("part", ["scores", "limits", "network", "scipy"])
 def test_every_part_runs_at_tiny_sizes_and_writes_json(part, tmp_path, capsys):
     assert main(["--small", "--only", part, "--out", str(tmp_path / "b.json")]) == 0
     facts = json.loads((tmp_path / "b.json").read_text())
@@ -36,11 +36,12 @@ def test_every_part_runs_at_tiny_sizes_and_writes_json(part, tmp_path, capsys):
             assert line["value"] == 0
 
 
-def test_dictionary_baseline_is_the_estimator():
+@pytest.mark.parametrize("pair", [baselines.dictionary_acmi, baselines.counter_acmi])
+def test_dictionary_baselines_are_the_estimator(pair):
     rng = np.random.default_rng(0)
     x, y, z = rng.normal(size=(3, 200, 2))
     directions, shift = np.eye(2), np.array([0.2, 0.4, 0.6])
-    found = baselines.dictionary_acmi(x, y, z, directions=directions, width=1.0, shift=shift)
+    found = pair(x, y, z, directions=directions, width=1.0, shift=shift)
     codes = [
         number_codes(np.floor(v + b).astype(np.int64).T)[0]
         for v, b in zip((x, y, z), shift, strict=True)
