@@ -104,7 +104,8 @@ def test_a_run_folder_is_reused_and_another_target_needs_no_new_scores(trained, 
         if done < total:
             stages.append(stage)
 
-    common = {"count": 150, "run": tmp_path / "run", "progress": watch}
+    # Without a search for protected filters: that depends on the target, and nesting with it.
+    common = {"count": 150, "run": tmp_path / "run", "progress": watch, "shares": ()}
     first = snacs.plan(trained, digits["train"], target=0.5, **common)
     assert {"scores", "curves"} <= set(stages)
     stages.clear()
@@ -276,6 +277,13 @@ BAD = {
     "no goal": ({}, "how far to prune"),
     "unknown option": ({"target": 0.5, "widht": 1.0}, "widht.*width"),
     "ignore matches nothing": ({"target": 0.5, "ignore": ["fetures.4"]}, "fetures.4"),
+    "protected layer of nothing": (
+        {"target": 0.5, "protect": {"features.5": 0.1}},
+        "no prunable layer",
+    ),
+    "protected layer that is kept": ({"target": 0.5, "protect": {"classifier": 0.1}}, "kept"),
+    "negative seed": ({"target": 0.5, "seed": -1}, "'seed'"),
+    "no workers": ({"target": 0.5, "jobs": 0}, "'jobs'"),
     "manual limit of nothing": (
         {"allocation": "manual", "limits": {"features.9": 0.5}},
         r"features\.9",
@@ -354,3 +362,70 @@ def test_foreign_and_locked_run_folders_are_refused(trained, digits, tmp_path: P
     assert (tmp_path / "mine.txt").read_text() == "precious"
     with Run(tmp_path / "run"), pytest.raises(snacs.RunFolderError, match="in use"):
         snacs.plan(trained, digits["train"], target=0.5, run=tmp_path / "run")
+
+
+def test_other_wiring_or_training_data_never_finds_old_stages(trained, digits, tmp_path):
+    """Weights alone do not make a network, and a recipe alone no training."""
+    rewired = copy.deepcopy(trained)
+    for index in (2, 6, 10):
+        rewired.features[index] = nn.Tanh()
+    common = {"target": 0.5, "count": 100, "shares": ()}
+    snacs.plan(trained, digits["train"], run=tmp_path / "run", **common)
+    reused = snacs.plan(rewired, digits["train"], run=tmp_path / "run", **common)
+    fresh = snacs.plan(rewired, digits["train"], **common)
+    for name, mask in fresh.masks.items():
+        np.testing.assert_array_equal(reused.masks[name], mask)
+    recipe = snacs.Recipe(epochs=1, learning_rate=0.02)
+    again = {**common, "recipe": recipe, "run": tmp_path / "run"}
+    snacs.prune(trained, digits["train"], train=digits["train"], **again)
+    half = [(x[:50], y[:50]) for x, y in digits["train"]]
+    other = snacs.prune(trained, digits["train"], train=half, **again)
+    assert other.history.resumed == 0
+
+
+def test_one_shot_test_and_batchnorm_images_are_kept(trained, digits):
+    result = snacs.prune(
+        trained, digits["train"], target=0.5, count=60, shares=(),
+        test=iter(digits["test"]), bn_images=iter(digits["train"][:2]),
+    )  # fmt: skip
+    assert result.accuracy["repaired"].n == 450
+
+
+def test_a_pruned_network_can_be_pruned_further(pruned, digits):
+    further = snacs.prune(pruned.model, digits["train"], target=0.8, count=200, shares=())
+    assert further.plan.pruned == pytest.approx(0.8, abs=0.01)
+    assert further.repair.after <= further.repair.before
+
+
+def test_repair_needs_no_labels_and_no_classes(trained, digits):
+    model = copy.deepcopy(trained)
+    plan = snacs.plan(model, digits["train"], target=0.5, count=60, shares=())
+    snacs.apply_(model, plan)
+    one_class = [x[y == 3] for x, y in digits["train"]]
+    report = snacs.repair_(model, one_class, count=60)
+    assert report.after <= report.before
+
+
+def test_a_full_disk_is_not_blamed_on_the_network(trained, digits, tmp_path, monkeypatch):
+    from snacs.network.growing import GrowingArray
+
+    def full(self, values):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(GrowingArray, "append", full)
+    with pytest.raises(snacs.RunFolderError, match="disk is full"):
+        snacs.plan(trained, digits["train"], target=0.5, count=60, run=tmp_path / "run")
+    assert not list((tmp_path / "run").rglob("*.npy"))
+
+
+def test_numpy_and_namedtuple_batches_are_read(trained, digits):
+    from collections import namedtuple
+
+    pair = namedtuple("pair", ["image", "label"])
+    named = [pair(x, y) for x, y in digits["train"]]
+    arrays = [(x.numpy(), y.numpy()) for x, y in digits["train"]]
+    common = {"target": 0.5, "count": 60, "shares": ()}
+    plans = [snacs.plan(trained, images, **common) for images in (digits["train"], named, arrays)]
+    for other in plans[1:]:
+        for name, mask in plans[0].masks.items():
+            np.testing.assert_array_equal(other.masks[name], mask)

@@ -167,3 +167,24 @@ def test_keys_depend_on_every_part_and_slugs_are_safe():
     assert "/" not in slug(0, "../../etc")
     assert slug(1, "x") != slug(2, "x")
     assert len(slug(1, "y" * 500)) < 100
+
+
+def test_a_folder_in_which_somebody_got_no_further_than_the_lock_is_new(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".run.json.half").write_text("{")
+    with Run(tmp_path) as run:
+        run.once("stage", "key", _write("x", []))
+    assert read_run(tmp_path)["format"] == "snacs-run"
+    assert not (tmp_path / ".run.json.half").exists()
+
+
+def test_places_where_no_folder_can_be_are_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunFolderError, match="cannot be made"), Run(tmp_path / "file" / "run"):
+        pass
+    with Run(tmp_path / "run") as run:
+        (run.folder / "scores").write_text("in the way")
+        with pytest.raises(RunFolderError, match="something else stands there"):
+            run.once("scores/000-a", "key", _write("x", []))
+    with pytest.raises(RunFolderError, match="There is no run folder"):
+        read_run(tmp_path / "gone")

@@ -8,6 +8,7 @@ the library branches on the preset: a preset is only a set of defaults.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
@@ -56,6 +57,11 @@ def _closest(word: str, words: set[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+        raise InputError(f"{name!r} must be a number. Got {value!r}.")
+
+
 def _check_at_least(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InputError(f"{name!r} must be a whole number of at least {least}. Got {value!r}.")
@@ -94,7 +100,9 @@ class Config:
         threshold : δ; connections scoring above it stay, whatever the limit.
         threshold_from : name of the layer whose own limit sets δ.
     Protection
-        shares : candidate shares of protected filters, tried per layer; empty for none.
+        shares : candidate shares of protected filters, tried per layer; empty for none. The share
+            is chosen at the level that the target asks for, so masks of two targets are nested only
+            where the same filters are protected.
         sensitivity : λ from "absolute", "signed" or "minmax" weights.
         protect : share by layer name, instead of the search.
     Selection
@@ -148,6 +156,18 @@ class Config:
         for name, choices in _CHOICES.items():
             if name != "budget":
                 check_choice(name, getattr(self, name), choices)
+        for name in ("limits", "protect"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise InputError(
+                    f"{name!r} must map layer names to fractions. Got {getattr(self, name)!r}."
+                )
+        for name in ("conditional", "silence", "repair", "batchnorm"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name!r} must be True or False. Got {getattr(self, name)!r}.")
+        if not isinstance(self.shares, tuple | list):
+            raise InputError(f"'shares' must be a list of fractions. Got {self.shares!r}.")
+        for share in self.shares:
+            _check_number("shares", share)
         object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
         for name in ("count", "positions", "batch", "shifts", "classes"):
             _check_at_least(name, getattr(self, name), 2 if name in ("count", "classes") else 1)
@@ -155,18 +175,23 @@ class Config:
             if getattr(self, name) is not None:
                 _check_at_least(name, getattr(self, name), 1)
         for name in ("width", "contribution_width", "ridge"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(
-                    f"{name!r} must be a positive number. Got {getattr(self, name)!r}."
-                )
+            value = getattr(self, name)
+            _check_number(name, value)
+            if not 0 < value < float("inf"):
+                raise InputError(f"{name!r} must be a positive number. Got {value!r}.")
+        _check_number("cap", self.cap)
         if not 0 < self.cap <= 1:
             raise InputError(f"'cap' must lie in (0, 1]. Got {self.cap!r}.")
         for share in (*self.shares, *self.protect.values()):
+            _check_number("protect", share)
             if not 0 <= share < 1:
                 raise InputError(f"A protected share must lie in [0, 1). Got {share!r}.")
         for name, limit in self.limits.items():
+            _check_number(f"limits[{name!r}]", limit)
             if not 0 <= limit <= 1:
                 raise InputError(f"The limit of layer {name!r} must lie in [0, 1]. Got {limit!r}.")
+        if self.threshold is not None:
+            _check_number("threshold", self.threshold)
         if self.threshold is not None and self.threshold_from is not None:
             raise InputError("Give 'threshold' or 'threshold_from', not both.")
         if self.limits and self.allocation != "manual":
@@ -211,6 +236,9 @@ class Goal:
 
     def __post_init__(self) -> None:
         check_choice("budget", self.budget, _CHOICES["budget"])
+        for name in ("target", "tolerance"):
+            if getattr(self, name) is not None:
+                _check_number(name, getattr(self, name))
         if self.target is not None and self.tolerance is not None:
             raise InputError("Give 'target' or 'tolerance', not both.")
         if self.target is not None and not 0 < self.target < 1:

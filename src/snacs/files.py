@@ -27,6 +27,8 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
             errno.EACCES: "this folder may not be written: choose another one",
             errno.EPERM: "this folder may not be written: choose another one",
             errno.EROFS: "this file system is read-only: choose another folder",
+            errno.EEXIST: "something else stands there: move it away or choose another folder",
+            errno.ENOTDIR: "something else stands there: move it away or choose another folder",
         }
         if error.errno not in reasons:
             raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -13,7 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from snacs.config import Config, Goal
-from snacs.network.batches import Forward, size_of, tensors_of
+from snacs.errors import InputError
+from snacs.network.batches import (
+    Forward,
+    describe,
+    evaluating,
+    logits_of,
+    move,
+    size_of,
+    tensors_of,
+)
+from snacs.network.batches import run as run_network
 from snacs.network.calibration import Calibration, gather
 from snacs.network.layers import Ignore, find_structure
 from snacs.reporting.progress import Watch
@@ -49,7 +60,9 @@ class Job:
         """A key of the model, the images, the seed and the named options."""
         chosen = self.config.as_dict()
         return key_of(
+            version=self.facts["versions"]["snacs"],
             model=self.facts["model"],
+            outputs=self.facts["outputs"],
             images=self.facts["images"],
             structure=asdict(self.structure),
             seed=self.seed,
@@ -73,6 +86,7 @@ def make_job(
     place: str = "plan",
 ) -> Job:
     """Sample the images, find the layers, and gather all that the stages of a plan share."""
+    _check(model, seed, jobs)
     calibration = gather(
         images,
         model,
@@ -83,8 +97,10 @@ def make_job(
         progress=lambda done, _: watch("images", min(done, config.count), config.count),
     )
     structure = find_structure(model, calibration.batches[0], forward=forward, ignore=ignore)
+    _check_names(structure, config)
     facts = {
         "model": fingerprint(model),
+        "outputs": _outputs_of(model, calibration.batches[0], forward),
         "images": calibration.sha256,
         "versions": versions(),
         "threads": torch.get_num_threads(),
@@ -94,10 +110,42 @@ def make_job(
     )
 
 
+def _check(model: Any, seed: Any, jobs: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise InputError(f"'model' must be a torch.nn.Module. Got {type(model).__name__}.")
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"'seed' must be a whole number of at least 0. Got {seed!r}.")
+    if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):
+        raise InputError(f"'jobs' must be a whole number of at least 1, or None. Got {jobs!r}.")
+
+
+def _check_names(structure: Structure, config: Config) -> None:
+    """Layers that options name must be there and be pruned."""
+    prunable = {layer.name for layer in structure.prunable}
+    for name in config.protect:
+        if name not in prunable:
+            kept = {layer.name: layer.kept_because for layer in structure}
+            why = f" It is kept: {kept[name]}." if name in kept else ""
+            close = difflib.get_close_matches(name, sorted(prunable), n=1)
+            hint = f" Did you mean {close[0]!r}?" if close and not why else ""
+            raise InputError(f"'protect' names {name!r}, which is no prunable layer.{why}{hint}")
+
+
+def _outputs_of(model: nn.Module, batch: Any, forward: Forward | None) -> str:
+    """What the network makes of some images: weights alone do not tell how it is wired."""
+    with evaluating(model):
+        logits = logits_of(run_network(model, move(batch, model), forward)).float().cpu()
+    scale = float(logits.abs().max()) or 1.0
+    return hashlib.sha256(_bytes((logits / scale * 1000).round().to(torch.int16))).hexdigest()
+
+
 def fingerprint(model: nn.Module) -> str:
     """SHA-256 over names, types, shapes and values of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
+        if not isinstance(tensor, Tensor):  # a module's own extra state
+            digest.update(f"{name} {tensor!r};".encode())
+            continue
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
         digest.update(_bytes(tensor))
     return digest.hexdigest()
@@ -109,10 +157,25 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
 
-def digest_of(images: Images) -> tuple[str, int]:
+def repeatable(images: Images | None) -> Images | None:
+    """Images that can be read more than once: the batches of a one-shot iterator are kept."""
+    return list(images) if isinstance(images, Iterator) else images
+
+
+def shape_of(train: Any) -> list[Any]:
+    """What can be said about training data without reading it all: first batch and length."""
+    images = train(0) if callable(train) else train
+    try:
+        batches = len(images)
+    except TypeError:  # an endless or iterable data set
+        batches = None
+    return [describe(next(iter(images), None)), batches]
+
+
+def digest_of(images: Images | None) -> tuple[str, int]:
     """SHA-256 over all tensors of all batches, and how many images there are."""
     digest, count = hashlib.sha256(), 0
-    for batch in images:
+    for batch in () if images is None else images:
         count += size_of(batch)
         for tensor in tensors_of(batch):
             digest.update(_bytes(tensor))

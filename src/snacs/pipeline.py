@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from snacs.config import Config, Goal
-from snacs.jobs import Images, fingerprint, make_job
+from snacs.jobs import Images, fingerprint, make_job, repeatable, shape_of
 from snacs.limits import check_goal
 from snacs.network import masking
 from snacs.network.batches import Forward
@@ -115,7 +115,8 @@ def plan(
     ignore : names, patterns or module types
         Layers that are not to be pruned.
     run : folder
-        Keeps every stage, so that the same call resumes after an interruption.
+        Keeps every stage, so that the same call resumes after an interruption. The same call means
+        the same images in the same order: a loader that shuffles anew starts anew.
     jobs : int
         Worker processes; by default one per core where the work is worth it.
     progress : bool or function
@@ -189,9 +190,11 @@ def prune(
             forward=forward, ignore=ignore, seed=seed, jobs=jobs,
         )  # fmt: skip
         made = make_plan(job)
+        test, bn_images = repeatable(test), repeatable(bn_images)
         meter = Meter(folder, test, watch, forward)
         meter.measure("dense", model)
         pruned = copy.deepcopy(model)
+        masking.bake_(pruned)  # an already pruned network is taken as it is
         notes = apply_(pruned, made)
         meter.measure("pruned", pruned)
         report = repaired_(job, made, pruned, bn_images)
@@ -200,7 +203,13 @@ def prune(
         history = None
         if train is not None:
             chosen = recipe_of(recipe) if isinstance(recipe, str) else recipe
-            key = key_of(start=fingerprint(pruned), recipe=chosen.as_dict(), seed=seed)
+            key = key_of(
+                start=fingerprint(pruned),
+                recipe=chosen.as_dict(),
+                seed=seed,
+                data=shape_of(train),
+                chosen=validation is not None,
+            )
             history = train_(
                 pruned,
                 train,
@@ -275,7 +284,13 @@ def repair_(
     config = Config.preset("default", **options)
     with watching(progress) as watch:
         calibration = gather(
-            images, model, count=count, batch=config.batch, seed=seed, forward=forward
+            images,
+            model,
+            count=count,
+            batch=config.batch,
+            seed=seed,
+            forward=forward,
+            classes_needed=False,
         )
         structure = find_structure(model, calibration.batches[0], forward=forward)
         return repair_network_(

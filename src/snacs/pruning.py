@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from snacs.files import read_json, write_json
+from snacs.files import read_json, write_file, write_json
 from snacs.jobs import Images, Job, digest_of, fingerprint
 from snacs.network.batches import Forward
 from snacs.network.cost import Accuracy, accuracy
@@ -28,7 +28,7 @@ def repaired_(
     config = job.config
     if not (config.repair or config.batchnorm):
         return None
-    key = key_of(plan=job.plan_key, bn=digest_of(bn_images or ())[0])
+    key = key_of(plan=job.plan_key, bn=digest_of(bn_images)[0])
 
     def fill(folder: Path) -> None:
         report = repair_(
@@ -36,13 +36,14 @@ def repaired_(
             job.calibration.batches,
             structure=made.structure,
             forward=job.forward,
+            dense=job.model,
             ridge=config.ridge,
             least_squares=config.repair,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
             progress=lambda done, total, name: job.watch("repair", done, total, name),
         )
-        save_file(_plain(model.state_dict()), folder / "masked.safetensors")
+        write_file(folder / "masked.safetensors", save(_plain(model.state_dict())))
         write_json(folder / "repair.json", asdict(report))
 
     folder = job.run.once("repaired", key, fill)
@@ -67,7 +68,7 @@ class Meter:
 
     def __post_init__(self) -> None:
         self.seen: dict[str, Accuracy] = {}
-        self._digest, self._count = digest_of(self.images or ())
+        self._digest, self._count = digest_of(self.images)
 
     def measure(self, name: str, model: nn.Module) -> None:
         if self.images is None:

@@ -46,7 +46,8 @@ def select(
     cut it, the best-scoring connection that mends it stays, and the layer's lowest-scoring
     unprotected kept one goes instead, so counts stay exact. (Only if all others are protected or
     needed for the path themselves does the layer keep one more.) This swap is the one place where
-    the mask of a higher target need not be a subset of that of a lower one.
+    the mask of a higher target need not be a subset of that of a lower one, for the same
+    protected filters.
     """
     if ties not in TIES:
         raise InputError(f"'ties' must be one of {', '.join(TIES)}. Got {ties!r}.")

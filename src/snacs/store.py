@@ -123,10 +123,15 @@ class Run:
     def _open(self) -> None:
         if self.folder.exists() and not self.folder.is_dir():
             raise RunFolderError(f"{self.folder} is a file; give a folder for the run.")
-        fresh = not self.folder.exists() or not any(self.folder.iterdir())
-        if not fresh:
+        # A folder with nothing but a lock is new too: whoever made it got no further.
+        if self.folder.exists() and any(not _ours_unfinished(p) for p in self.folder.iterdir()):
             read_run(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileNotFoundError, NotADirectoryError, FileExistsError) as error:
+            raise RunFolderError(
+                f"The run folder {self.folder} cannot be made ({error.strerror}). Give another one."
+            ) from error
         try:  # the operating system lets go of the lock when its holder is killed
             self._lock.acquire(timeout=0)
         except Timeout as error:
@@ -134,15 +139,23 @@ class Run:
                 f"The run folder {self.folder} is in use by another snacs process. Wait for it to "
                 "end, or give another folder."
             ) from error
-        if fresh:
+        if not (self.folder / _MARK).exists():
             write_json(self.folder / _MARK, {"format": FORMAT, "version": VERSION})
         for left in self.folder.rglob(".*.*"):  # from a process that was killed while writing
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _ours_unfinished(path: Path) -> bool:
+    return path.name == ".lock" or path.name.startswith(f".{_MARK}.")
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The facts of a run folder; raises if it is not one of ours."""
+    if not folder.exists():
+        raise RunFolderError(f"There is no run folder {folder}.")
     try:
         mark = read_json(folder / _MARK)
     except FileNotFoundError as error:

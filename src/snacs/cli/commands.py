@@ -104,9 +104,12 @@ def prune_network(arguments: Arguments) -> None:
 
 def retrain(arguments: Arguments) -> None:
     earlier = read_run(arguments.run).get("arguments")
-    if not isinstance(earlier, dict) or "network" not in earlier:
-        raise RunFolderError(f"{arguments.run} is not the run of a `snacs prune`.")
-    known = {**earlier, "weights": Path(earlier["weights"]), "run": arguments.run}
+    known = earlier if isinstance(earlier, dict) else {}
+    if known.get("command") not in ("prune", "retrain") or not known.get("weights"):
+        raise RunFolderError(f"{arguments.run} is not the run folder of a `snacs prune`.")
+    if arguments.epochs < 1:
+        raise InputError(f"--epochs must be at least 1. Got {arguments.epochs}.")
+    known = {**known, "weights": Path(known["weights"]), "run": arguments.run}
     for name in ("recipe", "batch_size", "json", "quiet"):
         known[name] = getattr(arguments, name)
     prune_network(argparse.Namespace(**{**known, "retrain": arguments.epochs}))
@@ -118,6 +121,8 @@ def compare_methods(arguments: Arguments) -> None:
         targets = [float(text) for text in arguments.targets.split(",")]
     except ValueError:
         raise InputError(f"--targets takes fractions: 0.4,0.6. Got {arguments.targets!r}") from None
+    if arguments.test_images < 1:
+        raise InputError(f"--test-images must be at least 1. Got {arguments.test_images}.")
     count = _count(arguments)
     changes = {} if arguments.images is None else {"count": arguments.images}
     with (
@@ -137,6 +142,7 @@ def compare_methods(arguments: Arguments) -> None:
             seed=arguments.seed,
             jobs=arguments.jobs,
             changes=changes,
+            ignore=arguments.ignore,
         )
         rows = [asdict(cell) for cell in cells]
         write_json(run.folder / "compare.json", {"dense": dense, "cells": rows})
@@ -153,7 +159,8 @@ def compare_methods(arguments: Arguments) -> None:
         }
         for cell in cells
     ]
-    title = f"Accuracy on {arguments.test_images} test images; dense {dense:.2%}"
+    tested = min(arguments.test_images, len(inputs.test))
+    title = f"Accuracy on {tested} test images; dense {dense:.2%}"
     _out(arguments, {"dense": dense, "cells": rows}, terminal.cost_table(title, shown))
     if "mint" in arguments.methods.split(","):
         _say(arguments, "mint scores groups of filters (G = 16); the others single filters.")
@@ -212,7 +219,12 @@ def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe]:
         raise InputError(
             f"There is no recipe {arguments.recipe!r}. Give one of {', '.join(RECIPES)}."
         )
-    recipe = replace(RECIPES[arguments.recipe], epochs=max(arguments.retrain, 1))
+    if arguments.retrain < 0:
+        raise InputError(f"--retrain must not be negative. Got {arguments.retrain}.")
+    if arguments.batch_size < 1:
+        raise InputError(f"--batch-size must be at least 1. Got {arguments.batch_size}.")
+    epochs = max(arguments.retrain, 1)
+    recipe = replace(RECIPES[arguments.recipe], epochs=epochs, batch=arguments.batch_size)
     if not arguments.retrain:
         return None, recipe
     return inputs.train_batches(arguments.batch_size, seed=arguments.seed).at_epoch, recipe
@@ -231,7 +243,11 @@ def _run_folder(arguments: Arguments, kind: str = "") -> Path:
 
 
 def _plain(arguments: Arguments) -> dict[str, Any]:
-    return {
+    """The arguments as JSON; paths absolute, so that `snacs retrain` works from anywhere."""
+    facts = {
         name: str(value.absolute()) if isinstance(value, Path) else value
         for name, value in vars(arguments).items()
     }
+    if Path(facts.get("data") or "").exists() and facts.get("data"):
+        facts["data"] = str(Path(facts["data"]).absolute())
+    return facts

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from snacs.config import Config
 from snacs.errors import InputError
 from snacs.network.batches import evaluating, logits_of, move, run
 from snacs.zoo.data import Batches, Images, open_data
@@ -138,6 +139,8 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals:
             raise InputError(f"--set takes OPTION=VALUE. Got {pair!r}.")
+        if name not in (known := [field.name for field in fields(Config)]):
+            raise InputError(f"--set has no option {name!r}. It takes {', '.join(known)}.")
         try:
             chosen[name] = json.loads(text)
         except json.JSONDecodeError:

@@ -18,8 +18,9 @@ from torch import nn
 from snacs.config import PRESETS, SCORES, Config, Goal
 from snacs.errors import InputError
 from snacs.files import read_json, write_json
-from snacs.jobs import Job, digest_of, make_job
+from snacs.jobs import Job, digest_of, fingerprint, make_job
 from snacs.network.cost import accuracy
+from snacs.network.layers import Ignore
 from snacs.network.repair import repair_
 from snacs.pipeline import apply_
 from snacs.planning import make_plan
@@ -71,10 +72,11 @@ def compare(
     seed: int = 0,
     jobs: int | None = None,
     changes: Mapping[str, Any] | None = None,
+    ignore: Sequence[Ignore] = (),
 ) -> tuple[float, list[Cell]]:
     """Accuracy of the dense network on ``test``, and one cell per method and target."""
     kept = list(images)  # several jobs read them
-    marks = {"test": digest_of(test), "bn": digest_of(bn_images or ())}
+    marks = {"test": digest_of(test), "bn": digest_of(bn_images)}
     dense = _measured(run, "accuracy/dense", marks, model, test, watch)
     cells = []
     total = len(methods) * len(targets)
@@ -83,7 +85,7 @@ def compare(
         for target in targets:
             job = make_job(
                 model, kept, Goal(target=target), config, run, watch, seed=seed, jobs=jobs,
-                place=f"plans/{method}-{target:g}",
+                ignore=ignore, place=f"plans/{method}-{target:g}",
             )  # fmt: skip
             cells.append(_cell(job, method, target, test, bn_images, marks))
             watch("comparison", len(cells), total)
@@ -155,5 +157,5 @@ def _measured(
         found = accuracy(model, test, progress=lambda done: watch("dense", done, count))
         write_json(folder / "accuracy.json", found._asdict())
 
-    folder = run.once(place, key_of(**marks), fill)
+    folder = run.once(place, key_of(model=fingerprint(model), **marks), fill)
     return float(read_json(folder / "accuracy.json")["fraction"])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from snacs.config import Goal
+from snacs.errors import InputError
 from snacs.files import write_json
 from snacs.network.masking import bake_
 from snacs.pipeline import Pruned, prune
@@ -27,6 +29,9 @@ RETRAINING = Recipe(epochs=10, learning_rate=0.02, nesterov=True, label_smoothin
 
 def demo(folder: Path, *, seeds: int, target: float, watch: Watch) -> list[Pruned]:
     """One outcome per seed; each keeps its files in ``folder/seed-N`` and resumes from there."""
+    Goal(target=target)  # before anything is trained
+    if seeds < 1:
+        raise InputError(f"'seeds' must be at least 1. Got {seeds}.")
     return [_once(folder / f"seed-{seed}", seed, target, watch) for seed in range(seeds)]
 
 

@@ -140,8 +140,9 @@ class _Recorder:
             places = draw_places(self._streams[call], self.images, view.positions, self.count)
             rows["windows"], rows["outputs"] = windows.pick(view, places)
             rows["inputs"] = windows.centres(view, rows["windows"])
-        for name, values in rows.items():
-            self._arrays[call][name].append(values.cpu().numpy())
+        with clear_disk_errors(self.place):  # else a full disk looks like a failing network
+            for name, values in rows.items():
+                self._arrays[call][name].append(values.cpu().numpy())
 
     def _start_call(self, call: int) -> None:
         # The name, not the place in the network, seeds a layer: ignoring one changes no other.

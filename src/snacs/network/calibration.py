@@ -80,12 +80,14 @@ def gather(
     batch: int,
     seed: int,
     forward: Forward | None = None,
+    classes_needed: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Calibration:
     """Keep ``count`` images, as equally over the classes as they come.
 
     Any iterable of batches will do: one-shot, endless (at most ``20 · count`` images are looked
     at), sorted by class, or without labels; then the network's own predictions stand in for them.
+    Repair needs no classes (``classes_needed=False``); evidence needs at least two.
     """
     kept = _Reservoir(count, seed)
     labelled, singly = _fill(kept, images, limit=SCAN * count, progress=progress)
@@ -98,7 +100,8 @@ def gather(
     )
     width, predicted = _ask(model, batches, forward, all_of_them=not labelled)
     labels = np.array([s.label for s in samples], np.int64) if labelled else predicted
-    _check_labels(labels, width, labelled=labelled)
+    if classes_needed:
+        _check_labels(labels, width, labelled=labelled)
     return Calibration(
         batches=batches,
         labels=labels,
@@ -209,12 +212,13 @@ def _check_images(batch: Any, before: int) -> None:
 
 
 def _as_tensors(batch: Any) -> Any:
-    """Labels may come as a list or a numpy array."""
-    if isinstance(batch, tuple | list) and len(batch) > 1:
-        return type(batch)([*batch[:-1], _as_tensor(batch[-1])])
+    """Images and labels may come as numpy arrays, labels also as a list of numbers."""
+    if isinstance(batch, tuple | list):
+        parts = [_as_tensor(value) for value in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     if isinstance(batch, Mapping):
         return {key: _as_tensor(value) for key, value in batch.items()}
-    return batch
+    return _as_tensor(batch)
 
 
 def _as_tensor(value: Any) -> Any:
