@@ -74,7 +74,7 @@ def test_mistakes_say_what_to_give(run, runtime, tmp_path, monkeypatch):
         draw("pie", [run], tmp_path / "fig.svg")
     with pytest.raises(InputError, match="<c>"):
         draw("masks", [run], tmp_path / "fig.svg", layers=["gone"])
-    with pytest.raises(RunFolderError, match="not a run folder"):
+    with pytest.raises(RunFolderError, match="no run folder"):
         draw("curves", [tmp_path / "gone"], tmp_path / "fig.svg")
     with pytest.raises(InputError, match="method, groups and seconds"):
         draw("runtime", [run / "result.json"], tmp_path / "fig.svg")

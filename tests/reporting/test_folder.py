@@ -63,7 +63,7 @@ def test_a_comparison_can_be_shown_alone_or_beside(tmp_path):
 
 
 def test_what_is_no_run_gets_a_clear_error(tmp_path):
-    with pytest.raises(RunFolderError, match="not a run folder"):
+    with pytest.raises(RunFolderError, match="no run folder"):
         read_findings(tmp_path / "gone")
     with Run(tmp_path / "begun"):
         pass
