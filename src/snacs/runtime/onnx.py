@@ -76,7 +76,7 @@ class OnnxReport:
             share = 1 - self.macs_kept / self.macs_exported
             lines.append(
                 f"Not gained: {share:.1%} of the remaining multiply-adds are with zeros, which "
-                f"ONNX computes like any other; a sparse runtime (snacs.compile) can save up to "
+                f"ONNX computes like any other; a sparse runtime can save up to "
                 f"{possible:.2f}× more"
             )
         return "\n".join(lines + [f"Note: {note}" for note in self.notes])
