@@ -199,10 +199,12 @@ def test_compare_prints_one_table_and_resumes(weights, tmp_path, capsys):
         (method, target) for method in ("random", "l2", "mint", "default") for target in (0.3, 0.5)
     ]
     assert all(abs(c["pruned"] - c["target"]) < 0.01 for c in first["cells"])
-    stamp = (tmp_path / "run" / "cells" / "l2-0.3" / "cell.json").stat().st_mtime_ns
+    kept = sorted((tmp_path / "run" / "cells" / "l2-0.3-seed0").rglob("measured.json"))
+    assert len(kept) == 3
+    stamps = [path.stat().st_mtime_ns for path in kept]
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out) == first
-    assert (tmp_path / "run" / "cells" / "l2-0.3" / "cell.json").stat().st_mtime_ns == stamp
+    assert [path.stat().st_mtime_ns for path in kept] == stamps
 
 
 def test_torch_is_deterministic_here():

@@ -9,7 +9,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options
+from snacs.cli.comparing import compare_methods
+from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options, plain, run_folder
 from snacs.cli.network_files import compact_network, export_network
 from snacs.cli.reproducing import reproduce
 from snacs.cli.showing import figure, report
@@ -18,7 +19,6 @@ from snacs.cli.showing import say as _say
 from snacs.cli.showing import show_plan as _show_plan
 from snacs.config import PRESETS
 from snacs.errors import InputError, RunFolderError
-from snacs.experiments.compare import compare
 from snacs.experiments.demo import demo
 from snacs.files import write_json
 from snacs.network.layers import find_structure
@@ -42,8 +42,8 @@ def show_layers(arguments: Arguments) -> None:
 
 def make_plan(arguments: Arguments) -> None:
     inputs = open_inputs(arguments)
-    with Run(_run_folder(arguments)) as run:
-        run.note(arguments=_plain(arguments))
+    with Run(run_folder(arguments)) as run:
+        run.note(arguments=plain(arguments))
         made = plan(
             inputs.model,
             inputs.calibration_batches(_count(arguments), seed=arguments.seed),
@@ -67,8 +67,8 @@ def prune_network(arguments: Arguments) -> None:
     inputs = open_inputs(arguments)
     train, recipe = _training(arguments, inputs)
     count = _count(arguments)
-    with Run(_run_folder(arguments)) as run:
-        run.note(arguments=_plain(arguments))
+    with Run(run_folder(arguments)) as run:
+        run.note(arguments=plain(arguments))
         result = prune(
             inputs.model,
             inputs.calibration_batches(count, seed=arguments.seed),
@@ -113,57 +113,6 @@ def retrain(arguments: Arguments) -> None:
     for name in ("recipe", "batch_size", "json", "quiet"):
         known[name] = getattr(arguments, name)
     prune_network(argparse.Namespace(**{**known, "retrain": arguments.epochs}))
-
-
-def compare_methods(arguments: Arguments) -> None:
-    inputs = open_inputs(arguments)
-    try:
-        targets = [float(text) for text in arguments.targets.split(",")]
-    except ValueError:
-        raise InputError(f"--targets takes fractions: 0.4,0.6. Got {arguments.targets!r}") from None
-    if arguments.test_images < 1:
-        raise InputError(f"--test-images must be at least 1. Got {arguments.test_images}.")
-    count = _count(arguments)
-    changes = {} if arguments.images is None else {"count": arguments.images}
-    with (
-        Run(_run_folder(arguments, "compare")) as run,
-        watching(not arguments.quiet) as watch,
-    ):
-        run.note(arguments=_plain(arguments))
-        dense, cells = compare(
-            inputs.model,
-            inputs.calibration_batches(count, seed=arguments.seed),
-            inputs.test_batches(arguments.test_images),
-            targets=targets,
-            methods=arguments.methods.split(","),
-            run=run,
-            watch=watch,
-            bn_images=inputs.bn_batches(count, seed=arguments.seed),
-            seed=arguments.seed,
-            jobs=arguments.jobs,
-            changes=changes,
-            ignore=arguments.ignore,
-        )
-        rows = [asdict(cell) for cell in cells]
-        write_json(run.folder / "compare.json", {"dense": dense, "cells": rows})
-    shown = [
-        {
-            "method": cell.method,
-            "target %": cell.target,
-            "weights gone %": cell.pruned,
-            "MACs gone %": cell.macs,
-            "masked %": cell.masked,
-            "BatchNorm %": cell.batchnorm,
-            "repaired %": cell.repaired,
-            "± %": cell.error,
-        }
-        for cell in cells
-    ]
-    tested = min(arguments.test_images, len(inputs.test))
-    title = f"Accuracy on {tested} test images; dense {dense:.2%}"
-    _out(arguments, {"dense": dense, "cells": rows}, terminal.cost_table(title, shown))
-    if "mint" in arguments.methods.split(","):
-        _say(arguments, "mint scores groups of filters (G = 16); the others single filters.")
 
 
 def fetch_data(arguments: Arguments) -> None:
@@ -232,22 +181,3 @@ def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe]:
 
 def _count(arguments: Arguments) -> int:
     return int(arguments.images or PRESETS["default"].count)
-
-
-def _run_folder(arguments: Arguments, kind: str = "") -> Path:
-    """The folder given, else one per network, so that the same command finds its own."""
-    if arguments.run is not None:
-        return Path(arguments.run)
-    name = arguments.network.replace(":", "-")
-    return Path("runs") / (f"{kind}-{name}" if kind else name)
-
-
-def _plain(arguments: Arguments) -> dict[str, Any]:
-    """The arguments as JSON; paths absolute, so that `snacs retrain` works from anywhere."""
-    facts = {
-        name: str(value.absolute()) if isinstance(value, Path) else value
-        for name, value in vars(arguments).items()
-    }
-    if Path(facts.get("data") or "").exists() and facts.get("data"):
-        facts["data"] = str(Path(facts["data"]).absolute())
-    return facts

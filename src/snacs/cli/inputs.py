@@ -15,9 +15,10 @@ from snacs.config import Config
 from snacs.errors import InputError
 from snacs.network.batches import evaluating, logits_of, move, run
 from snacs.zoo.data import Batches, Images, open_data
+from snacs.zoo.data.cifar import data_folder
 from snacs.zoo.entry import Entry, Normalisation, seeded
 from snacs.zoo.loading import network
-from snacs.zoo.weights import load_weights_, normalisation_of
+from snacs.zoo.weights import find_weights, load_weights_, normalisation_of, weights_folder
 
 MEASURE_BATCH = 200
 
@@ -33,6 +34,7 @@ class Inputs:
     train: Images
     test: Images
     augment: str | None
+    data: str = ""
 
     def calibration_batches(self, count: int, *, seed: int) -> Batches:
         """Balanced calibration images; reading no more than are kept saves decoding."""
@@ -49,6 +51,31 @@ class Inputs:
     def train_batches(self, size: int, *, seed: int) -> Batches:
         whole = len(self.train) >= size
         return self.train.batches(size, shuffle=seed, augment=self.augment, drop_last=whole)
+
+    def test_half(self, half: str, count: int | None = None) -> Batches:
+        """Test images to choose on (``dev``), to report on (``report``) or ``all``, at most count.
+
+        CIFAR-10 is cut in the middle; other data may be sorted by class, so every second image
+        goes to either half.
+        """
+        images, whole = self.test, len(self.test)
+        if half != "all":
+            first = half == "dev"
+            middle = whole // 2
+            cut = slice(None, middle) if first else slice(middle, None)
+            other = slice(0 if first else 1, None, 2)
+            images = images.subset(cut if self.data.split(":")[0] == "cifar10" else other)
+        if count is not None and count < len(images):
+            images = images.subset(slice(-count, None))
+        return images.batches(MEASURE_BATCH)
+
+    def some_train_batches(self, size: int, *, seed: int, count: int | None) -> Batches:
+        """Training batches of all images, or of ``count`` balanced ones."""
+        images = self.train
+        if count is not None and count < len(images):
+            images = images.balanced(count, seed=0)
+        whole = len(images) >= size
+        return images.batches(size, shuffle=seed, augment=self.augment, drop_last=whole)
 
     def test_batches(self, count: int | None = None) -> Batches:
         """All test images, or the last ``count``: on CIFAR-10 those nobody may choose on."""
@@ -68,13 +95,21 @@ def open_model(arguments: argparse.Namespace) -> tuple[nn.Module, Entry | None]:
 
 
 def open_inputs(arguments: argparse.Namespace) -> Inputs:
-    """Network, weights and all splits of the data."""
+    """Network, weights and all splits of the data.
+
+    Weights and data that were not named are looked for where the zoo keeps them, and noted in the
+    arguments as if they had been typed.
+    """
+    if arguments.weights is None:
+        arguments.weights = find_weights(arguments.network)
     if arguments.weights is None:
         raise InputError(
-            f"Give the trained weights of {arguments.network}: --weights FILE.safetensors. "
+            f"Give the trained weights of {arguments.network}: --weights FILE.safetensors, or put "
+            f"{arguments.network}-….safetensors into {weights_folder()} ($SNACS_WEIGHTS). "
             "Pruning an untrained network would tell nothing."
         )
     model, entry = open_model(arguments)
+    arguments.data = arguments.data or default_data(arguments.network, entry)
     given = _normalisation(arguments)
     normalisation = given or normalisation_of(arguments.weights, entry)
 
@@ -99,6 +134,20 @@ def open_inputs(arguments: argparse.Namespace) -> Inputs:
         split("train", outputs),
         split("test", outputs),
         augmentation(arguments.data),
+        arguments.data,
+    )
+
+
+def default_data(name: str, entry: Entry | None) -> str:
+    """The data that a network of the zoo is trained on; ResNet50: Imagenette, if it is there."""
+    if entry is not None and entry.data is not None:
+        return entry.data
+    folder = data_folder() / "imagenette"
+    if entry is not None and folder.is_dir():
+        return str(folder)
+    raise InputError(
+        f"Say which images {name} is for: --data cifar10, a folder of class folders, or an .npz "
+        f"file. (Looked for {folder}; $SNACS_DATA names the folder of data sets.)"
     )
 
 
@@ -168,3 +217,22 @@ def _normalisation(arguments: argparse.Namespace) -> Normalisation | None:
     except ValueError:
         raise InputError("--mean and --std take numbers, one per channel: 0.5,0.5,0.5") from None
     return Normalisation(mean, std)
+
+
+def run_folder(arguments: argparse.Namespace, kind: str = "") -> Path:
+    """The folder given, else one per network, so that the same command finds its own."""
+    if arguments.run is not None:
+        return Path(arguments.run)
+    name = arguments.network.replace(":", "-")
+    return Path("runs") / (f"{kind}-{name}" if kind else name)
+
+
+def plain(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments as JSON; paths absolute, so that `snacs retrain` works from anywhere."""
+    facts = {
+        name: str(value.absolute()) if isinstance(value, Path) else value
+        for name, value in vars(arguments).items()
+    }
+    if Path(facts.get("data") or "").exists() and facts.get("data"):
+        facts["data"] = str(Path(facts["data"]).absolute())
+    return facts

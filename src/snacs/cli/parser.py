@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from snacs import __version__
+from snacs.cli.parser_compare import add_compare
 from snacs.cli.parser_files import add_file_commands
 from snacs.cli.parser_reproduce import add_reproduce
 from snacs.config import ALLOCATIONS, PRESETS, SCORES
@@ -17,7 +18,7 @@ Prune a PyTorch network by what its connections carry.
   snacs layers resnet56                         what would be pruned, what not, and why
   snacs prune resnet56 --weights w.safetensors --data cifar10 --target 0.7
   snacs prune mypackage.net:build --weights w.safetensors --data images/ --target 70%
-  snacs compare resnet56 --weights w.safetensors --data cifar10 --targets 0.4,0.6,0.7
+  snacs compare resnet56 --targets 0.4,0.6,0.7
 
 A network is a name from the zoo (small-conv, small-resnet, vgg16, resnet56, resnet50) or
 package.module:factory. Every command has --help with examples.
@@ -95,28 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     retrain.add_argument("run", type=Path, metavar="RUN", help="run folder of `snacs prune`")
     retrain.add_argument("--epochs", type=int, required=True, help="how many epochs")
     _training(retrain)
-    compare = add(
-        "compare",
-        "Prune by several scores at several targets and measure each, before and after repair.",
-        "  snacs compare resnet56 --weights resnet56.safetensors --data cifar10 \\\n"
-        "      --targets 0.4,0.6,0.7 --methods random,l2,default,paper",
-        network,
-        data,
-        work,
-        shown,
-    )
-    compare.add_argument(
-        "--targets", default="0.4,0.6,0.7", metavar="T,T,…", help="fractions (0.4,0.6,0.7)"
-    )
-    compare.add_argument(
-        "--methods",
-        default="random,l1,l2,l2-activation,mint,paper,default",
-        metavar="M,M,…",
-        help="scores by name (each under uniform allocation) and presets (default: all)",
-    )
-    compare.add_argument(
-        "--test-images", type=int, default=1000, metavar="N", help="images to measure on (1000)"
-    )
+    add_compare(add, network, data, work, shown)
     report = add(
         "report",
         "Show what a run did to each layer, and why.",
@@ -181,7 +161,10 @@ def _network() -> argparse.ArgumentParser:
     group = parent.add_argument_group("network")
     group.add_argument("network", metavar="NET", help="zoo name or package.module:factory")
     group.add_argument(
-        "--weights", type=Path, metavar="FILE", help="its trained weights, .safetensors"
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="its trained weights, .safetensors (looked for in $SNACS_WEIGHTS)",
     )
     group.add_argument(
         "--ignore",
@@ -198,9 +181,9 @@ def _data() -> argparse.ArgumentParser:
     group = parent.add_argument_group("data")
     group.add_argument(
         "--data",
-        required=True,
         metavar="DATA",
-        help="digits, cifar10[:folder], a folder of class folders, or an .npz file with x and y",
+        help="digits, cifar10[:folder], a folder of class folders, or an .npz file with x and y "
+        "(what the network of the zoo was trained on)",
     )
     group.add_argument("--images", type=int, metavar="N", help="calibration images (1000)")
     group.add_argument("--size", type=int, metavar="PIXELS", help="side of the images (their own)")

@@ -1,161 +1,116 @@
-"""Methods side by side on one network: same images, same targets, same repair.
+"""Methods under equal terms: same network, images, sparsity, repair, retraining, seeds.
 
-Each cell (method, target) is measured three times on the test images: with the masks alone, after
-re-estimating BatchNorm, and after repair. Cells are stages of the run folder, so an interrupted
-comparison goes on where it stopped.
+Each cell (method, target, seed) has a run folder of its own and is measured on every test image
+after each stage. An interrupted comparison goes on where it stopped; several processes may work in
+the same folder, each at cells that no other holds.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
 
-from snacs.config import PRESETS, SCORES, Config, Goal
+from snacs.config import Goal
 from snacs.errors import InputError
-from snacs.files import read_json, write_json
-from snacs.jobs import Job, digest_of, fingerprint, make_job
-from snacs.network.cost import accuracy
-from snacs.network.layers import Ignore
-from snacs.network.repair import repair_
-from snacs.pipeline import apply_
-from snacs.planning import make_plan
-from snacs.plans import Plan
-from snacs.reporting.progress import Watch
-from snacs.store import Run, key_of
-
-MINT_GROUPS = 16
-"""MINT's tree costs about 0.03 s per pair, so its filters are scored in this many groups."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method at one target; accuracies as fractions, with the standard error of the last."""
-
-    method: str
-    target: float
-    pruned: float
-    macs: float
-    masked: float
-    batchnorm: float
-    repaired: float
-    error: float
-
-
-def method_config(method: str) -> Config:
-    """A preset by name, or a score under uniform allocation without protection."""
-    if method in PRESETS:
-        return Config.preset(method)
-    if method not in SCORES:
-        raise InputError(
-            f"There is no method {method!r}. Presets: {', '.join(PRESETS)}; "
-            f"scores: {', '.join(SCORES)}."
-        )
-    groups = MINT_GROUPS if method == "mint" else None
-    return Config.preset("default", score=method, allocation="uniform", shares=(), groups=groups)
+from snacs.experiments.cells import STAGES, Bench, Cell, reference_of
+from snacs.experiments.measuring import estimate, paired
+from snacs.experiments.methods import method_of
+from snacs.experiments.sharing import trying, waiting
 
 
 def compare(
-    model: nn.Module,
-    images: Iterable[Any],
-    test: Iterable[Any],
+    bench: Bench,
     *,
     targets: Sequence[float],
     methods: Sequence[str],
-    run: Run,
-    watch: Watch,
-    bn_images: Iterable[Any] | None = None,
+    seeds: int = 1,
     seed: int = 0,
-    jobs: int | None = None,
-    changes: Mapping[str, Any] | None = None,
-    ignore: Sequence[Ignore] = (),
-) -> tuple[float, list[Cell]]:
-    """Accuracy of the dense network on ``test``, and one cell per method and target."""
-    kept = list(images)  # several jobs read them
-    marks = {"test": digest_of(test), "bn": digest_of(bn_images)}
-    dense = _measured(run, "accuracy/dense", marks, model, test, watch)
-    cells = []
-    total = len(methods) * len(targets)
-    for method in methods:
-        config = Config.preset("default", **{**method_config(method).as_dict(), **(changes or {})})
-        for target in targets:
-            job = make_job(
-                model, kept, Goal(target=target), config, run, watch, seed=seed, jobs=jobs,
-                ignore=ignore, place=f"plans/{method}-{target:g}",
-            )  # fmt: skip
-            cells.append(_cell(job, method, target, test, bn_images, marks))
-            watch("comparison", len(cells), total)
-    return dense, cells
+) -> list[Cell]:
+    """One cell per method, target and seed (``seed``, ``seed + 1``, …), in that order."""
+    if seeds < 1:
+        raise InputError(f"'seeds' must be at least 1. Got {seeds}.")
+    for target in targets:
+        Goal(target=target)
+    known = {name: method_of(name, count=bench.material.count) for name in methods}
+    # Seeds outermost: the calibration images of one seed are held at a time.
+    places = list(product(range(seed, seed + seeds), targets, known))
+    done: dict[tuple[int, float, str], Cell] = {}
+
+    def attempt(place: tuple[int, float, str], *, wait: bool) -> None:
+        number, target, name = place
+        folder = cell_folder(bench.folder, name, target, number)
+        with waiting(folder, bench.watch) if wait else trying(folder) as run:
+            if run is not None:
+                done[place] = bench.cell(run, known[name], target, number)
+                bench.watch("comparison", len(done), len(places), f"{name} {target:g} {number}")
+
+    for place in places:
+        attempt(place, wait=False)
+    for place in places:
+        if place not in done:
+            attempt(place, wait=True)
+    return [done[number, t, name] for name, t, number in product(known, targets, _seeds(places))]
 
 
-def _cell(
-    job: Job,
-    method: str,
-    target: float,
-    test: Iterable[Any],
-    bn_images: Iterable[Any] | None,
-    marks: Mapping[str, Any],
-) -> Cell:
-    def fill(folder: Path) -> None:
-        plan = make_plan(job)
-        found = {
-            name: _treated(job, plan, test, bn_images, **steps)
-            for name, steps in {
-                "masked": {},
-                "batchnorm": {"batchnorm": True},
-                "repaired": {"batchnorm": True, "least_squares": True},
-            }.items()
-        }
-        error = (found["repaired"] * (1 - found["repaired"]) / marks["test"][1]) ** 0.5
-        cell = Cell(method, target, plan.pruned, plan.pruned_macs, error=error, **found)
-        write_json(folder / "cell.json", asdict(cell))
-
-    key = key_of(plan=job.plan_key, **marks)
-    folder = job.run.once(f"cells/{method}-{target:g}", key, fill)
-    return Cell(**read_json(folder / "cell.json"))
+def cell_folder(folder: Path, method: str, target: float, seed: int) -> Path:
+    """Where a cell keeps its files."""
+    return folder / "cells" / f"{method}-{target:g}-seed{seed}"
 
 
-def _treated(
-    job: Job,
-    plan: Plan,
-    test: Iterable[Any],
-    bn_images: Iterable[Any] | None,
-    *,
-    batchnorm: bool = False,
-    least_squares: bool = False,
-) -> float:
-    pruned = copy.deepcopy(job.model)
-    apply_(pruned, plan)
-    if batchnorm or least_squares:
-        repair_(
-            pruned,
-            job.calibration.batches,
-            structure=plan.structure,
-            forward=job.forward,
-            ridge=job.config.ridge,
-            least_squares=least_squares,
-            batchnorm=batchnorm,
-            bn_images=bn_images,
+def summary(cells: Sequence[Cell], *, against: str | None = None) -> list[dict[str, Any]]:
+    """One row per method and target: means over seeds, and paired differences from one method.
+
+    ``masked`` … ``retrained`` are accuracies, ``errors`` their standard errors over the test
+    images, ``differences`` how much better or worse than the reference, with the paired error,
+    ``divergence`` the mean KL from the dense network's outputs with its error.
+    """
+    names = list(dict.fromkeys(cell.method for cell in cells))
+    reference = reference_of(names, against)
+    if reference not in names:
+        raise InputError(f"{reference!r} is not among the methods {', '.join(names)}.")
+    rows = []
+    for name, target in product(names, dict.fromkeys(cell.target for cell in cells)):
+        mine = list(_of(cells, name, target))
+        theirs = list(_of(cells, reference, target))
+        rows.append(_row(name, target, mine, theirs))
+    return rows
+
+
+def _row(name: str, target: float, mine: list[Cell], theirs: list[Cell]) -> dict[str, Any]:
+    row: dict[str, Any] = {"method": name, "target": target, "seeds": len(mine)}
+    for fact in ("pruned", "macs", "macs_compacted", "bytes_csr"):
+        row[fact] = float(np.mean([cell.facts[fact] for cell in mine]))
+    extra: dict[str, dict[str, Any]] = {key: {} for key in ("errors", "differences", "spread")}
+    extra |= {"among": {}, "divergence": {}, "divergence_differences": {}}
+    for stage in [stage for stage in STAGES if stage in mine[0].stages]:
+        ours = [cell.stages[stage] for cell in mine]
+        base = [cell.stages[stage] for cell in theirs]
+        right = [found.right for found in ours]
+        row[stage], extra["errors"][stage] = estimate(np.mean(right, axis=0))
+        extra["differences"][stage] = paired(right, [found.right for found in base])
+        extra["spread"][stage] = [float(found.right.mean()) for found in ours]
+        extra["among"][stage] = estimate(np.mean([found.among for found in ours], axis=0))
+        drift = [found.divergence for found in ours]
+        extra["divergence"][stage] = _finite(estimate(np.mean(drift, axis=0)))
+        extra["divergence_differences"][stage] = _finite(
+            paired(drift, [found.divergence for found in base])
         )
-    return accuracy(pruned, test, forward=job.forward).fraction
+        row["error"] = extra["errors"][stage]  # of the last stage
+    return {**row, **extra}
 
 
-def _measured(
-    run: Run,
-    place: str,
-    marks: Mapping[str, Any],
-    model: nn.Module,
-    test: Iterable[Any],
-    watch: Watch,
-) -> float:
-    def fill(folder: Path) -> None:
-        count = marks["test"][1]
-        found = accuracy(model, test, progress=lambda done: watch("dense", done, count))
-        write_json(folder / "accuracy.json", found._asdict())
+def _finite(found: tuple[float, float]) -> list[float | None]:
+    """JSON knows no infinity."""
+    return [value if np.isfinite(value) else None for value in found]
 
-    folder = run.once(place, key_of(model=fingerprint(model), **marks), fill)
-    return float(read_json(folder / "accuracy.json")["fraction"])
+
+def _of(cells: Sequence[Cell], method: str, target: float) -> Iterator[Cell]:
+    return (cell for cell in cells if (cell.method, cell.target) == (method, target))
+
+
+def _seeds(places: Sequence[tuple[int, float, str]]) -> list[int]:
+    return list(dict.fromkeys(place[0] for place in places))

@@ -6,6 +6,7 @@ Pickles (.pt, .pth, .bin) are refused: a file from someone else must not be able
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -114,6 +115,25 @@ def normalisation_of(path: str | Path | None, entry: Entry | None = None) -> Nor
                 ) from error
             return Normalisation.from_dict(value, origin=f"the metadata of {path}")
     return None if entry is None else entry.normalisation
+
+
+def weights_folder() -> Path:
+    """Where weights of zoo networks are looked for: ``$SNACS_WEIGHTS``, or ``~/.cache/snacs``."""
+    given = os.environ.get("SNACS_WEIGHTS")
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "snacs" / "weights"
+
+
+def find_weights(network: str) -> Path | None:
+    """The one file ``network-….safetensors`` in :func:`weights_folder`, or None."""
+    folder = weights_folder()
+    names = (f"{network}.safetensors", f"{network}-*.safetensors")
+    found = sorted(path for name in names for path in folder.glob(name))
+    if len(found) > 1:
+        raise InputError(
+            f"There are several weights for {network} in {folder}: "
+            f"{', '.join(path.name for path in found)}. Choose one with --weights."
+        )
+    return found[0] if found else None
 
 
 def _read(path: Path) -> dict[str, Tensor]:

@@ -1,0 +1,134 @@
+"""``snacs compare``: methods side by side under equal terms."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+from snacs.cli.inputs import Inputs, open_inputs, plain, run_folder
+from snacs.cli.showing import out, say
+from snacs.config import PRESETS
+from snacs.errors import InputError
+from snacs.experiments.cells import Bench, reference_of
+from snacs.experiments.compare import compare, summary
+from snacs.experiments.material import Material
+from snacs.experiments.sharing import mark
+from snacs.files import write_json
+from snacs.jobs import versions
+from snacs.reporting import terminal
+from snacs.reporting.progress import watching
+from snacs.training import RECIPES, Recipe, scaled
+
+Arguments = argparse.Namespace
+
+
+def compare_methods(arguments: Arguments) -> None:
+    """Make all cells, or read those that are there, and show them in one table."""
+    targets, methods = _list(arguments.targets, "--targets"), arguments.methods.split(",")
+    inputs = open_inputs(arguments)
+    material = material_of(arguments, inputs)
+    recipe = recipe_of(arguments)
+    folder = run_folder(arguments, "compare")
+    mark(folder, arguments=plain(arguments))
+    with watching(not arguments.quiet) as watch:
+        bench = Bench(
+            material, folder, watch, recipe=recipe, start=arguments.start, jobs=arguments.jobs
+        )
+        cells = compare(
+            bench, targets=targets, methods=methods, seeds=arguments.seeds, seed=arguments.seed
+        )
+        rows = summary(cells, against=arguments.against)
+        dense = bench.dense_measured.facts()
+    facts = {
+        "dense": dense["accuracy"],
+        "dense_error": dense["error"],
+        "images": dense["n"],
+        "half": material.half,
+        "against": reference_of(methods, arguments.against),
+        "recipe": None if recipe is None else {**recipe.as_dict(), "start": arguments.start},
+        "cells": rows,
+        "by_seed": [cell.as_dict() for cell in cells],
+        "versions": versions(),
+    }
+    write_json(folder / "compare.json", facts)
+    out(arguments, facts, *tables(facts, bench.stages))
+    if any(name.startswith("mint") for name in methods):
+        say(arguments, "mint scores groups of filters (G = 16); the others single filters.")
+    say(arguments, f"{folder / 'compare.json'} holds every cell.")
+
+
+def tables(facts: dict[str, Any], stages: tuple[str, ...]) -> list[Any]:
+    """Accuracies, then paired differences from the reference."""
+    names = {"masked": "masked", "batchnorm": "BatchNorm"}
+    shown, differences = [], []
+    for row in facts["cells"]:
+        cells: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
+        cells |= {"weights gone %": row["pruned"], "MACs gone %": row["macs"]}
+        cells |= {f"{names.get(stage, stage)} %": row[stage] for stage in stages}
+        shown.append({**cells, "± %": row["error"]})
+        apart: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
+        for stage in stages:
+            mean, error = row["differences"][stage]
+            apart[names.get(stage, stage)] = f"{mean * 100:+.2f} ± {error * 100:.2f}"
+        differences.append(apart)
+    seeds = facts["cells"][0]["seeds"]
+    words = f"mean of {seeds} seeds; " if seeds > 1 else ""
+    half = "" if facts["half"] == "all" else f" (half: {facts['half']})"
+    title = f"Accuracy on {facts['images']} test images{half}; {words}dense {facts['dense']:.2%}"
+    beside = facts["against"]
+    return [
+        terminal.cost_table(title, shown),
+        terminal.cost_table(f"Points better than {beside}, paired standard error", differences),
+    ]
+
+
+def material_of(arguments: Arguments, inputs: Inputs) -> Material:
+    """Network and images as experiments take them."""
+    for name in ("test_images", "train_images", "batch_size"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            words = name.replace("_", "-")
+            raise InputError(f"--{words} must be at least 1. Got {value}.")
+    count = int(arguments.images or PRESETS["default"].count)
+    cifar = inputs.data.split(":")[0] == "cifar10"
+    half = arguments.half or ("report" if cifar else "all")
+    return Material(
+        model=inputs.model,
+        calibration=lambda seed: inputs.calibration_batches(count, seed=seed),
+        bn=lambda seed: inputs.bn_batches(count, seed=seed),
+        train=lambda seed, batch: (
+            inputs.some_train_batches(batch, seed=seed, count=arguments.train_images).at_epoch
+        ),
+        test=inputs.test_half(half, arguments.test_images),
+        half=half,
+        classes=sorted(inputs.test.classes),
+        count=count,
+        ignore=arguments.ignore,
+        network=arguments.network,
+        data=inputs.data,
+    )
+
+
+def recipe_of(arguments: Arguments) -> Recipe | None:
+    """How to retrain, or None."""
+    if arguments.recipe not in RECIPES:
+        raise InputError(
+            f"There is no recipe {arguments.recipe!r}. Give one of {', '.join(RECIPES)}."
+        )
+    if arguments.epochs < 0:
+        raise InputError(f"--epochs must not be negative. Got {arguments.epochs}.")
+    if not arguments.epochs:
+        return None
+    found = scaled(RECIPES[arguments.recipe], arguments.epochs)
+    return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
+
+
+def _list(text: str, option: str) -> list[float]:
+    try:
+        return [
+            float(word[:-1]) / 100 if word.endswith("%") else float(word)
+            for word in text.split(",")
+        ]
+    except ValueError:
+        raise InputError(f"{option} takes fractions: 0.4,0.6. Got {text!r}") from None

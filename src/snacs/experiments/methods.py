@@ -1,0 +1,113 @@
+"""Methods by name: the presets, and every simple score under every way of allocating.
+
+``l2-global`` is a score and an allocation; a score alone stands under the uniform one. The options
+of these baselines are written out here, so that a new default preset changes none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from snacs.config import PRESETS, SCORES, Config
+from snacs.errors import InputError
+from snacs.plans import Plan
+
+MINT_GROUPS = 16
+"""MINT's tree costs about 0.03 s per pair, so its filters are scored in this many groups."""
+
+ALLOCATIONS: dict[str, dict[str, Any]] = {
+    "uniform": {"allocation": "uniform"},
+    "global": {"allocation": "global"},
+    "own": {"allocation": "svm", "reading": "relative"},
+    "default": {"allocation": "manual"},
+}
+"""What follows a score's name: the same fraction of every layer; one threshold for all scores; SVM
+curves measured with that score; as many connections of every layer as the default preset takes."""
+
+BASELINE: dict[str, Any] = {
+    "samples": "positions",
+    "positions": 4,
+    "batch": 100,
+    "view": "child",
+    "support": "full",
+    "conditional": True,
+    "hash": "projection",
+    "directions": 4,
+    "width": 0.5,
+    "contribution_width": 0.1,
+    "shifts": 4,
+    "groups": None,
+    "scaling": "one",
+    "reading": "relative",
+    "cap": 1.0,
+    "classes": 50,
+    "limits": {},
+    "threshold": None,
+    "threshold_from": None,
+    "shares": (),
+    "sensitivity": "absolute",
+    "protect": {},
+    "granularity": "connection",
+    "ties": "index",
+    "silence": True,
+}
+"""All options of a baseline's plan but its score and its allocation."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to prune.
+
+    ``options`` say all that its plan depends on; the rest of ``config`` is about repair.
+    """
+
+    name: str
+    config: Config
+    options: Mapping[str, Any]
+    follows: bool = False
+    """Whether its layers give as much as those of the default preset."""
+
+    def following(self, plan: Plan) -> Method:
+        """The same with the counts of another plan."""
+        limits = {part.layer.name: part.pruned for part in plan.layers}
+        config = replace(self.config, limits=limits)
+        return replace(self, config=config, options={**self.options, "limits": limits})
+
+
+def repairing(config: Config) -> Config:
+    """The same with the repair of the default preset, with which all methods are repaired."""
+    known = {*BASELINE, "score", "allocation", "count"}
+    shared = {n: value for n, value in PRESETS["default"].as_dict().items() if n not in known}
+    return replace(config, **{**shared, "repair": True, "batchnorm": True})
+
+
+def method_of(name: str, *, count: int = 1000) -> Method:
+    """The method that a name stands for; ``count`` is the number of calibration images.
+
+    >>> method_of("l2-activation-global").config.allocation
+    'global'
+    >>> method_of("l1").config.allocation
+    'uniform'
+    """
+    if name in PRESETS:
+        config = Config.preset(name, count=count)
+        return Method(name, config, config.as_dict())
+    score = next((s for s in sorted(SCORES, key=len, reverse=True) if _starts(name, s)), None)
+    rest = "" if score is None else name[len(score) + 1 :]
+    if score is None or (rest and rest not in ALLOCATIONS):
+        raise InputError(
+            f"There is no method {name!r}. Give a preset ({', '.join(PRESETS)}) or a score "
+            f"({', '.join(SCORES)}), alone or with an allocation ({', '.join(ALLOCATIONS)}): "
+            "l2-global."
+        )
+    options: dict[str, Any] = {**BASELINE, "count": count, "score": score}
+    options |= ALLOCATIONS[rest or "uniform"]
+    if score == "mint":
+        options["groups"] = MINT_GROUPS
+    return Method(name, Config.preset("default", **options), options, follows=rest == "default")
+
+
+def _starts(name: str, score: str) -> bool:
+    return name == score or name.startswith(f"{score}-")
