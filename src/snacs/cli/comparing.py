@@ -6,6 +6,8 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from snacs.cli.inputs import Inputs, open_inputs, plain, run_folder
 from snacs.cli.showing import out, say
 from snacs.config import PRESETS
@@ -25,7 +27,7 @@ Arguments = argparse.Namespace
 
 def compare_methods(arguments: Arguments) -> None:
     """Make all cells, or read those that are there, and show them in one table."""
-    targets, methods = _list(arguments.targets, "--targets"), arguments.methods.split(",")
+    targets, methods = fractions(arguments.targets, "--targets"), arguments.methods.split(",")
     inputs = open_inputs(arguments)
     material = material_of(arguments, inputs)
     recipe = recipe_of(arguments)
@@ -90,11 +92,12 @@ def material_of(arguments: Arguments, inputs: Inputs) -> Material:
         if value is not None and value < 1:
             words = name.replace("_", "-")
             raise InputError(f"--{words} must be at least 1. Got {value}.")
+    device = getattr(arguments, "device", "cpu")
     count = int(arguments.images or PRESETS["default"].count)
     cifar = inputs.data.split(":")[0] == "cifar10"
     half = arguments.half or ("report" if cifar else "all")
     return Material(
-        model=inputs.model,
+        model=inputs.model.to(device_of(device)),
         calibration=lambda seed: inputs.calibration_batches(count, seed=seed),
         bn=lambda seed: inputs.bn_batches(count, seed=seed),
         train=lambda seed, batch: (
@@ -107,7 +110,19 @@ def material_of(arguments: Arguments, inputs: Inputs) -> Material:
         ignore=arguments.ignore,
         network=arguments.network,
         data=inputs.data,
+        device=device,
     )
+
+
+def device_of(name: str) -> torch.device:
+    """A device by name, if it is there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"There is no device {name!r}: give cpu, cuda or cuda:1.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda: this torch sees no CUDA device. Use --device cpu.")
+    return device
 
 
 def recipe_of(arguments: Arguments) -> Recipe | None:
@@ -124,7 +139,8 @@ def recipe_of(arguments: Arguments) -> Recipe | None:
     return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
 
 
-def _list(text: str, option: str) -> list[float]:
+def fractions(text: str, option: str) -> list[float]:
+    """Numbers between commas, 0.7 or 70%."""
     try:
         return [
             float(word[:-1]) / 100 if word.endswith("%") else float(word)

@@ -3,87 +3,107 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from snacs.cli.comparing import fractions, material_of, recipe_of
+from snacs.cli.inputs import open_inputs
+from snacs.cli.parser_reproduce import ALONE
+from snacs.cli.reproducing_alone import estimator, runtime
 from snacs.cli.showing import out, say
-from snacs.experiments.drawing import draw_estimator, draw_runtime
-from snacs.experiments.estimator import reproduce_estimator
-from snacs.experiments.runtime import GROUPS, reproduce_runtime
-from snacs.files import write_json
+from snacs.cli.timing import OutOfTime, seconds_of, until
+from snacs.experiments.cells import Bench
+from snacs.experiments.main import reproduce_main
+from snacs.experiments.outcome import Outcome, markdown
+from snacs.experiments.sharing import mark
+from snacs.files import write_file, write_json
 from snacs.jobs import versions
 from snacs.reporting import terminal
 from snacs.reporting.progress import Watch, watching
 from snacs.store import Run
 
 Arguments = argparse.Namespace
-Found = tuple[dict[str, Any], list[Any], list[Path]]
 
 
 def reproduce(arguments: Arguments) -> None:
     """Run one experiment and write what it found into its run folder."""
-    folder = arguments.run or Path("runs") / f"reproduce-{arguments.what}"
+    what = arguments.what
     began = time.perf_counter()
-    with Run(folder) as run, watching(not arguments.quiet) as watch:
-        facts, tables, figures = EXPERIMENTS[arguments.what](run, arguments, watch)
-    facts |= {"versions": versions(), "seed": arguments.seed, "trials": arguments.trials}
+    limit = None if arguments.budget is None else seconds_of(arguments.budget)
+    with watching(not arguments.quiet) as shown:
+        watch = until(limit, shown)
+        try:
+            if what in ALONE:
+                folder = arguments.run or Path("runs") / f"reproduce-{what}"
+                with Run(folder) as run:
+                    alone = {"estimator": estimator, "runtime": runtime}[what]
+                    outcome, parts = alone(run, arguments, watch)
+            else:
+                folder, outcome = _on_network(arguments, watch)
+                parts = [terminal.cost_table(title, rows) for title, rows in outcome.tables.items()]
+        except OutOfTime as stop:
+            say(arguments, f"{stop} The same command goes on where it stopped.")
+            return
+    facts = {**outcome.facts, "versions": versions(), "seed": arguments.seed}
+    facts |= {"trials": arguments.trials} if what in ALONE else {"differs": list(outcome.differs)}
     facts["minutes"] = (time.perf_counter() - began) / 60
-    write_json(folder / f"{arguments.what}.json", facts)
-    out(arguments, facts, *tables)
-    files = ", ".join(str(path) for path in [folder / f"{arguments.what}.json", *figures])
-    say(arguments, f"{files}; {facts['minutes']:.1f} minutes")
+    write_json(folder / f"{what}.json", facts)
+    files = [folder / f"{what}.json", *outcome.figures]
+    if what not in ALONE:
+        typed = markdown(outcome, _typed(arguments), facts)
+        write_file(folder / f"{what}.md", typed.encode())
+        files.append(folder / f"{what}.md")
+    out(arguments, facts, *parts)
+    for sentence in outcome.differs:
+        say(arguments, f"Differs: {sentence}")
+    say(arguments, f"{', '.join(map(str, files))}; {facts['minutes']:.1f} minutes")
 
 
-def _estimator(run: Run, arguments: Arguments, watch: Watch) -> Found:
-    found = reproduce_estimator(run, trials=arguments.trials, seed=arguments.seed, watch=watch)
-    short = {" mean": "", " mse": "", "floor ": "", "projection": "p", "singletons": "alone"}
-    short |= {"published": "paper", " one": "", " exp": " exp"}
-    tables: list[Any] = []
-    for name, rows in found.items():
-        kept = " mean" if name in ("convergence", "condition") else " mse"
-        shown = []
-        for row in rows:
-            cells: dict[str, Any] = {
-                key: row[key] for key in ("law", "dims of Z", "dims", "N") if key in row
-            }
-            cells |= {"truth": row["truth"]} if kept == " mean" else {}
-            for key in sorted(row):
-                narrow = name == "dimensions" and "exp" in key  # in the JSON; too wide here
-                if not narrow and key.endswith((kept, "singletons")):
-                    label = key
-                    for long, words in short.items():
-                        label = label.replace(long, words)
-                    cells[label] = float(row[key])
-            shown.append(cells)
-        what = "mean estimates" if kept == " mean" else "mean squared errors, the truth is 0"
-        tables.append(terminal.cost_table(f"{name}: {what}", shown))
-    tables.append(
-        "full and edges: the sum over all cells and over observed ones, φ = 1 unless 'exp' "
-        "(exp(−‖act‖²/2)); p: p-stable projection; alone: samples alone in their cell of Z."
+def _on_network(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
+    network, run = EXPERIMENTS[arguments.what]
+    arguments.network = arguments.network or network
+    for name in ("size", "mean", "std"):
+        setattr(arguments, name, None)
+    arguments.ignore = []
+    typed = vars(arguments).copy()
+    if arguments.what == "main":  # the paper's figures are on all test images
+        arguments.half = arguments.half or "all"
+    inputs = open_inputs(arguments)
+    material = material_of(arguments, inputs)
+    arguments.typed = typed
+    folder = Path(arguments.run or Path("runs") / f"reproduce-{arguments.what}-{arguments.network}")
+    mark(folder, arguments={"command": "reproduce", "network": arguments.network})
+    bench = Bench(
+        material, folder, watch, recipe=recipe_of(arguments), start="own", jobs=arguments.jobs
     )
-    return {"tables": found}, tables, draw_estimator(found, run.folder)
+    return folder, run(bench, arguments)
 
 
-def _runtime(run: Run, arguments: Arguments, watch: Watch) -> Found:
-    found = reproduce_runtime(run, trials=arguments.trials, seed=arguments.seed, watch=watch)
-    by_method: dict[str, dict[int, float]] = {}
-    for row in found["rows"]:
-        by_method.setdefault(row["method"], {})[row["groups"]] = row["seconds"]
-    shown = [
-        {"seconds": method, **{f"G = {group}": seconds[group] for group in GROUPS}}
-        for method, seconds in by_method.items()
-    ]
-    figures = draw_runtime(found["rows"], run.folder)
-    tables = [
-        terminal.cost_table("512 → 512 filters, 2,000 samples, 1 thread", shown),
-        f"One SVM fit and prediction: {found['svm']:.2f} s (published: {found['svm_published']} s)",
-    ]
-    return found, tables, figures
+def _main(bench: Bench, arguments: Arguments) -> Outcome:
+    presets = arguments.presets.split(",")
+    return reproduce_main(bench, target=_target(arguments), presets=presets, seed=arguments.seed)
 
 
-EXPERIMENTS: dict[str, Callable[[Run, Arguments, Watch], Found]] = {
-    "estimator": _estimator,
-    "runtime": _runtime,
+def _target(arguments: Arguments) -> float | None:
+    return None if arguments.target is None else fractions(arguments.target, "--target")[0]
+
+
+def _typed(arguments: Arguments) -> str:
+    """The command line without what belongs to this machine or to showing."""
+    said = ("network", "target", "presets", "epochs", "recipe", "images", "train_images", "half")
+    words = ["snacs", "reproduce", arguments.what]
+    for name in (*said, "test_images", "batch_size", "seed"):
+        value = arguments.typed[name]
+        if value not in (None, _UNSAID.get(name)):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+_UNSAID = {"seed": 0, "epochs": 0, "recipe": "brief", "presets": "default,paper"}
+
+EXPERIMENTS: dict[str, tuple[str, Callable[[Bench, Arguments], Outcome]]] = {
+    "main": ("resnet56", _main),
 }
+"""By name: the network of the paper's experiment, and what runs it."""

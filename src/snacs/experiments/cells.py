@@ -37,8 +37,9 @@ from snacs.store import Run, key_of
 from snacs.training import Recipe, train_
 
 STAGES = ("masked", "batchnorm", "repaired", "retrained")
-STARTS = ("repaired", "masked")
-"""What retraining may start from: equal terms for all, or masks alone, as the paper does."""
+STARTS = ("repaired", "masked", "own")
+"""What retraining may start from: equal terms for all; masks alone, as the paper does; or what the
+method's own configuration says."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,17 +243,19 @@ class _Carried:
         bench, recipe = self.bench, self.bench.recipe
         if recipe is None:
             raise RuntimeError("There is no recipe to retrain by.")
-        model = self._repaired() if bench.start == "repaired" else self._masked()
+        repaired = bench.start == "repaired" or (bench.start == "own" and self.plan.config.repair)
+        model = self._repaired() if repaired else self._masked()
         train = bench.material.train(self.seed, recipe.batch)
         key = key_of(
             start=fingerprint(model), recipe=recipe.as_dict(), seed=self.seed, data=shape_of(train)
         )
-        place = f"retrained/{bench.start}-{key[:12]}"
+        place = f"retrained/{key[:12]}"
         checkpoints = self.run.folder / "training" / key[:12]
 
         def fill(folder: Path) -> None:
             history = train_(
                 model, train, recipe=recipe, folder=checkpoints, seed=self.seed,
+                accelerator={"cpu": True} if bench.material.device == "cpu" else None,
                 progress=epochs_watch(bench.watch, f"retrain {self.method.name} {self.seed}"),
             )  # fmt: skip
             state = {

@@ -30,6 +30,7 @@ class Material:
     half : which test images these are, one of :data:`HALVES`.
     classes : labels that occur in the data; a network may know more.
     count : calibration images.
+    device : where everything runs, as torch names it.
     """
 
     model: nn.Module
@@ -43,3 +44,4 @@ class Material:
     ignore: Sequence[Ignore] = ()
     network: str = ""
     data: str = ""
+    device: str = "cpu"
