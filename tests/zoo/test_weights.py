@@ -208,3 +208,15 @@ def test_a_header_length_that_starts_like_a_pickle_is_still_safetensors(tmp_path
     assert path.read_bytes()[0] == 0x80
     load_weights_(model, path)
     assert metadata_of(path)["note"] == "x" * length
+
+
+def test_the_same_weights_are_the_same_file(tmp_path):
+    """safetensors writes metadata in the order of a hash map that differs from call to call."""
+    notes = {f"note{i}": "x" for i in range(8)}
+    contents = set()
+    for index in range(6):
+        path = tmp_path / f"{index}.safetensors"
+        save_weights(torch.nn.Linear(2, 3, bias=False).requires_grad_(False), path, metadata=notes)
+        contents.add(path.read_bytes()[: 8 + int.from_bytes(path.read_bytes()[:8], "little")])
+        assert metadata_of(path) == notes
+    assert len(contents) == 1

@@ -17,6 +17,7 @@ from snacs.cli.showing import figure, report
 from snacs.cli.showing import out as _out
 from snacs.cli.showing import say as _say
 from snacs.cli.showing import show_plan as _show_plan
+from snacs.cli.training import train_network
 from snacs.config import PRESETS
 from snacs.errors import InputError, RunFolderError
 from snacs.experiments.demo import demo
@@ -152,6 +153,7 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
     "prune": prune_network,
     "retrain": retrain,
     "compare": compare_methods,
+    "train": train_network,
     "report": report,
     "figure": figure,
     "compact": compact_network,

@@ -110,7 +110,7 @@ def open_inputs(arguments: argparse.Namespace) -> Inputs:
         )
     model, entry = open_model(arguments)
     arguments.data = arguments.data or default_data(arguments.network, entry)
-    given = _normalisation(arguments)
+    given = typed_normalisation(arguments)
     normalisation = given or normalisation_of(arguments.weights, entry)
 
     def split(name: str, outputs: int | None = None) -> Images:
@@ -204,7 +204,8 @@ def _outputs(model: nn.Module, images: Images) -> int:
         return int(logits_of(run(model, move(batch, model))).shape[1])
 
 
-def _normalisation(arguments: argparse.Namespace) -> Normalisation | None:
+def typed_normalisation(arguments: argparse.Namespace) -> Normalisation | None:
+    """What --mean and --std say, if they say anything."""
     if (arguments.mean is None) != (arguments.std is None):
         raise InputError("Give --mean and --std together.")
     if arguments.mean is None:

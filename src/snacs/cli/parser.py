@@ -9,6 +9,7 @@ from snacs import __version__
 from snacs.cli.parser_compare import add_compare
 from snacs.cli.parser_files import add_file_commands
 from snacs.cli.parser_reproduce import add_reproduce
+from snacs.cli.parser_train import add_train
 from snacs.config import ALLOCATIONS, PRESETS, SCORES
 
 _ABOUT = """\
@@ -96,6 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     retrain.add_argument("run", type=Path, metavar="RUN", help="run folder of `snacs prune`")
     retrain.add_argument("--epochs", type=int, required=True, help="how many epochs")
     _training(retrain)
+    add_train(add, data, shown)
     add_compare(add, network, data, work, shown)
     report = add(
         "report",

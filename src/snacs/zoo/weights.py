@@ -83,7 +83,19 @@ def save_weights(
     tensors = {
         key: value.detach().cpu().contiguous().clone() for key, value in model.state_dict().items()
     }
-    write_file(Path(path), save(tensors, metadata=notes))
+    write_file(Path(path), _ordered(save(tensors, metadata=notes)))
+
+
+def _ordered(content: bytes) -> bytes:
+    """The same file with its header sorted: safetensors writes metadata in any order."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header = {key: header[key] for key in header if key != "__metadata__"} | {
+        "__metadata__": dict(sorted(header.get("__metadata__", {}).items()))
+    }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def metadata_of(path: str | Path) -> dict[str, str]:

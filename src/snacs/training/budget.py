@@ -1,0 +1,78 @@
+"""A schedule that fits the time at hand: how fast the machine trains, and what that allows."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from snacs.errors import InputError
+from snacs.network.batches import labels_of, logits_of, move, run, size_of
+from snacs.training.losses import loss_of
+from snacs.training.recipes import Recipe, scaled
+
+STEPS = 10
+"""A run is cut into at least this many parts, so that a kill costs a tenth of it at most."""
+RESERVE = 0.9
+"""Share of the time that is planned; the rest is for starting, checkpoints and the final test."""
+
+
+class Schedule(NamedTuple):
+    """``recipe.epochs`` counts parts; ``parts`` of them make one pass over the images."""
+
+    recipe: Recipe
+    parts: int
+
+
+def pace(model: nn.Module, batches: Iterable[Any], recipe: Recipe, *, steps: int = 3) -> float:
+    """Seconds per image of a training step: the fastest of a few on a copy, the first not counted.
+
+    The network and the caller's random state are not touched.
+    """
+    trial = copy.deepcopy(model).train()
+    optimizer = torch.optim.SGD(trial.parameters(), lr=1e-6, momentum=recipe.momentum)
+    best, done = math.inf, 0
+    with torch.random.fork_rng(devices=[]):
+        for batch in batches:
+            began = time.perf_counter()
+            batch = move(batch, trial)
+            optimizer.zero_grad()
+            labels = labels_of(batch)
+            if labels is None:
+                raise InputError("Training needs labels: batches of (images, labels).")
+            plain = Recipe(epochs=1, learning_rate=1.0)
+            loss = loss_of(logits_of(run(trial, batch)), labels.long(), plain, None)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if done:
+                best = min(best, (time.perf_counter() - began) / size_of(batch))
+            done += 1
+            if done > steps:
+                break
+    if done < 2:
+        raise InputError("There are too few training images to measure how fast they train.")
+    return best
+
+
+def fit(recipe: Recipe, *, seconds: float, images: int, pace: float) -> Schedule:
+    """The recipe, squeezed or stretched to ``seconds`` on a machine of that pace.
+
+    Never more passes than the recipe has. Fewer than ten passes are cut into parts.
+
+    >>> from snacs.training.recipes import RECIPES
+    >>> found = fit(RECIPES["train-vgg16"], seconds=1200, images=50_000, pace=0.02)
+    >>> found.recipe.epochs, found.parts
+    (11, 10)
+    >>> [round(m, 1) for m in found.recipe.milestones]
+    [3.3, 6.6, 9.5]
+    """
+    passes = min(float(recipe.epochs), RESERVE * seconds / (images * pace))
+    parts = 1 if passes >= STEPS else math.ceil(STEPS / passes)
+    parts = max(1, min(parts, images // recipe.batch))
+    epochs = max(1, math.floor(passes * parts))
+    return Schedule(scaled(recipe, epochs), parts)
