@@ -10,8 +10,8 @@ from snacs.cli.parser_compare import add_test_images
 
 ALONE = ("estimator", "runtime")
 """Experiments that need no network."""
-ON_NETWORKS = ("main",)
-EXPERIMENTS = (*ALONE, *ON_NETWORKS)
+ON_NETWORKS = ("main", "phi", "layers", "sensitivity", "saved-share", "masks", "curves")
+EXPERIMENTS = (*ALONE, *ON_NETWORKS, "single-shot")
 
 
 def add_reproduce(
@@ -22,7 +22,9 @@ def add_reproduce(
         "reproduce",
         "Repeat an experiment of the paper: JSON, figure (SVG and PNG) and table.",
         "  snacs reproduce estimator\n  snacs reproduce runtime --trials 3\n"
-        "  snacs reproduce main --network resnet56 --epochs 5 --target 0.686\n\n"
+        "  snacs reproduce main --network resnet56 --epochs 5 --target 0.686\n"
+        "  snacs reproduce phi --retrain 1\n  snacs reproduce masks --network resnet56\n"
+        "  snacs reproduce single-shot --results runs/reproduce-main-*/main.json\n\n"
         "Interrupted? The same command goes on where it stopped.",
         *parents,
     )
@@ -55,5 +57,12 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--batch-size", type=int, metavar="N", help="(the recipe's)")
     group.add_argument("--train-images", type=int, metavar="N", help="of retraining (all)")
     add_test_images(group)
+    group.add_argument(
+        "--convolutions", metavar="N,N", help="of masks (35,46) and saved-share (30,46), from 1"
+    )
+    group.add_argument(
+        "--results", type=Path, nargs="*", metavar="FILE",
+        help="main.json files for single-shot (runs/reproduce-main-*/main.json)",
+    )  # fmt: skip
     group.add_argument("--device", default="cpu", help="cpu or cuda (cpu)")
     group.add_argument("--jobs", type=int, metavar="N", help="worker processes (one per core)")

@@ -14,10 +14,18 @@ from snacs.cli.parser_reproduce import ALONE
 from snacs.cli.reproducing_alone import estimator, runtime
 from snacs.cli.showing import out, say
 from snacs.cli.timing import OutOfTime, seconds_of, until
+from snacs.errors import InputError
 from snacs.experiments.cells import Bench
+from snacs.experiments.curves import reproduce_curves
+from snacs.experiments.layers import reproduce_layers
 from snacs.experiments.main import reproduce_main
+from snacs.experiments.masks import reproduce_masks
 from snacs.experiments.outcome import Outcome, markdown
+from snacs.experiments.phi import TARGETS, reproduce_phi
+from snacs.experiments.saved_share import reproduce_saved_share
+from snacs.experiments.sensitivity import reproduce_sensitivity
 from snacs.experiments.sharing import mark
+from snacs.experiments.single_shot import reproduce_single_shot
 from snacs.files import write_file, write_json
 from snacs.jobs import versions
 from snacs.reporting import terminal
@@ -41,7 +49,7 @@ def reproduce(arguments: Arguments) -> None:
                     alone = {"estimator": estimator, "runtime": runtime}[what]
                     outcome, parts = alone(run, arguments, watch)
             else:
-                folder, outcome = _on_network(arguments, watch)
+                folder, outcome = _outcome(arguments, watch)
                 parts = [terminal.cost_table(title, rows) for title, rows in outcome.tables.items()]
         except OutOfTime as stop:
             say(arguments, f"{stop} The same command goes on where it stopped.")
@@ -61,6 +69,18 @@ def reproduce(arguments: Arguments) -> None:
     say(arguments, f"{', '.join(map(str, files))}; {facts['minutes']:.1f} minutes")
 
 
+def _outcome(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
+    if arguments.what != "single-shot":
+        return _on_network(arguments, watch)
+    folder = Path(arguments.run or Path("runs") / "reproduce-single-shot")
+    results = arguments.results
+    if results is None:
+        results = sorted(Path("runs").glob("reproduce-main-*/main.json"))
+    mark(folder, arguments={"command": "reproduce"})
+    arguments.typed = vars(arguments)
+    return folder, reproduce_single_shot(results, folder)
+
+
 def _on_network(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
     network, run = EXPERIMENTS[arguments.what]
     arguments.network = arguments.network or network
@@ -75,8 +95,9 @@ def _on_network(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
     arguments.typed = typed
     folder = Path(arguments.run or Path("runs") / f"reproduce-{arguments.what}-{arguments.network}")
     mark(folder, arguments={"command": "reproduce", "network": arguments.network})
+    start = "own" if arguments.what == "main" else "repaired"
     bench = Bench(
-        material, folder, watch, recipe=recipe_of(arguments), start="own", jobs=arguments.jobs
+        material, folder, watch, recipe=recipe_of(arguments), start=start, jobs=arguments.jobs
     )
     return folder, run(bench, arguments)
 
@@ -84,6 +105,50 @@ def _on_network(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
 def _main(bench: Bench, arguments: Arguments) -> Outcome:
     presets = arguments.presets.split(",")
     return reproduce_main(bench, target=_target(arguments), presets=presets, seed=arguments.seed)
+
+
+def _phi(bench: Bench, arguments: Arguments) -> Outcome:
+    targets = TARGETS if arguments.target is None else fractions(arguments.target, "--target")
+    return reproduce_phi(bench, targets=targets, seed=arguments.seed)
+
+
+def _layers(bench: Bench, arguments: Arguments) -> Outcome:
+    return reproduce_layers(bench, target=_target(arguments), seed=arguments.seed)
+
+
+def _sensitivity(bench: Bench, arguments: Arguments) -> Outcome:
+    return reproduce_sensitivity(bench, target=_target(arguments), seed=arguments.seed)
+
+
+def _saved_share(bench: Bench, arguments: Arguments) -> Outcome:
+    return reproduce_saved_share(
+        bench, target=_target(arguments), convolutions=_convolutions(arguments, (30, 46)),
+        seed=arguments.seed,
+    )  # fmt: skip
+
+
+def _masks(bench: Bench, arguments: Arguments) -> Outcome:
+    return reproduce_masks(
+        bench, target=_target(arguments), convolutions=_convolutions(arguments, (35, 46)),
+        seed=arguments.seed,
+    )  # fmt: skip
+
+
+def _curves(bench: Bench, arguments: Arguments) -> Outcome:
+    presets = arguments.presets.split(",")
+    target = _target(arguments)
+    return reproduce_curves(bench, target=target, presets=presets, seed=arguments.seed)
+
+
+def _convolutions(arguments: Arguments, usual: tuple[int, ...]) -> tuple[int, ...]:
+    if arguments.convolutions is None:
+        return usual
+    try:
+        return tuple(int(word) for word in arguments.convolutions.split(","))
+    except ValueError:
+        raise InputError(
+            f"--convolutions takes numbers: 35,46. Got {arguments.convolutions!r}."
+        ) from None
 
 
 def _target(arguments: Arguments) -> float | None:
@@ -94,7 +159,7 @@ def _typed(arguments: Arguments) -> str:
     """The command line without what belongs to this machine or to showing."""
     said = ("network", "target", "presets", "epochs", "recipe", "images", "train_images", "half")
     words = ["snacs", "reproduce", arguments.what]
-    for name in (*said, "test_images", "batch_size", "seed"):
+    for name in (*said, "test_images", "batch_size", "convolutions", "seed"):
         value = arguments.typed[name]
         if value not in (None, _UNSAID.get(name)):
             words += [f"--{name.replace('_', '-')}", str(value)]
@@ -105,5 +170,11 @@ _UNSAID = {"seed": 0, "epochs": 0, "recipe": "brief", "presets": "default,paper"
 
 EXPERIMENTS: dict[str, tuple[str, Callable[[Bench, Arguments], Outcome]]] = {
     "main": ("resnet56", _main),
+    "phi": ("vgg16", _phi),
+    "layers": ("resnet56", _layers),
+    "sensitivity": ("resnet56", _sensitivity),
+    "saved-share": ("resnet56", _saved_share),
+    "masks": ("resnet56", _masks),
+    "curves": ("resnet56", _curves),
 }
 """By name: the network of the paper's experiment, and what runs it."""

@@ -18,7 +18,7 @@ from snacs.config import Goal
 from snacs.errors import InputError
 from snacs.experiments.cells import STAGES, Bench, Cell, reference_of
 from snacs.experiments.measuring import estimate, paired
-from snacs.experiments.methods import method_of
+from snacs.experiments.methods import Method, method_of
 from snacs.experiments.sharing import trying, waiting
 
 
@@ -26,7 +26,7 @@ def compare(
     bench: Bench,
     *,
     targets: Sequence[float],
-    methods: Sequence[str],
+    methods: Sequence[str | Method],
     seeds: int = 1,
     seed: int = 0,
 ) -> list[Cell]:
@@ -35,7 +35,11 @@ def compare(
         raise InputError(f"'seeds' must be at least 1. Got {seeds}.")
     for target in targets:
         Goal(target=target)
-    known = {name: method_of(name, count=bench.material.count) for name in methods}
+    given = [
+        method_of(found, count=bench.material.count) if isinstance(found, str) else found
+        for found in methods
+    ]
+    known = {method.name: method for method in given}
     # Seeds outermost: the calibration images of one seed are held at a time.
     places = list(product(range(seed, seed + seeds), targets, known))
     done: dict[tuple[int, float, str], Cell] = {}

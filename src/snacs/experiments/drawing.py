@@ -12,14 +12,14 @@ from snacs.files import write_file
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
-_BLACK, _BLUE, _ORANGE, _GREEN = "#000000", "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito
-_METHODS = {"MST": _BLUE, "φ = 1": _ORANGE, "‖w‖": _GREEN}
+BLACK, BLUE, ORANGE, GREEN = "#000000", "#0072b2", "#d55e00", "#009e73"  # Okabe and Ito
+_METHODS = {"MST": BLUE, "φ = 1": ORANGE, "‖w‖": GREEN}
 
 
 def draw_estimator(tables: Tables, folder: Path) -> list[Path]:
     """Error against N and against dimension, and convergence; as SVG and PNG in ``folder``."""
-    figure = _figure(10.2, 5.4)
-    with _style():
+    figure = figure_of(10.2, 5.4)
+    with style():
         axes = figure.subplots(2, 3)
         _errors(axes[0, 0], tables["samples"], "N", "floor", "independent, 1 + 1 + 2 dimensions")
         _errors(axes[0, 1], tables["dimensions"], "dims", "floor", "every coordinate floored")
@@ -27,13 +27,13 @@ def draw_estimator(tables: Tables, folder: Path) -> list[Path]:
         _means(axes[1, 0], tables["convergence"], "Gaussian")
         _means(axes[1, 1], tables["convergence"], "two squares")
         _condition(axes[1, 2], tables["condition"])
-        return _write(figure, folder / "estimator")
+        return write_figure(figure, folder / "estimator")
 
 
 def draw_runtime(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     """Seconds against G, ours (lines) and published (dotted); as SVG and PNG in ``folder``."""
-    figure = _figure(6.4, 3.2)
-    with _style():
+    figure = figure_of(6.4, 3.2)
+    with style():
         axis = figure.subplots()
         methods = list(dict.fromkeys(row["method"] for row in rows))
         for method in methods:
@@ -56,10 +56,11 @@ def draw_runtime(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
         axis.minorticks_off()
         axis.grid(axis="y", linewidth=0.3)
         axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
-        return _write(figure, folder / "runtime")
+        return write_figure(figure, folder / "runtime")
 
 
-def _figure(width: float, height: float) -> Any:
+def figure_of(width: float, height: float) -> Any:
+    """An empty figure, inches; matplotlib's global state is not touched."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -67,14 +68,15 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _style() -> Any:
+def style() -> Any:
+    """The look of all figures, for a with block."""
     import matplotlib as mpl
 
     settings: Any = {"font.size": 8, "svg.hashsalt": "snacs", "axes.spines.top": False}
     return mpl.rc_context({**settings, "axes.spines.right": False})
 
 
-def _write(figure: Any, path: Path) -> list[Path]:
+def write_figure(figure: Any, path: Path) -> list[Path]:
     """The same figure as SVG and PNG."""
     paths = []
     for suffix in ("svg", "png"):
@@ -91,7 +93,7 @@ def _errors(
 ) -> None:
     """Mean squared errors, authors' and ours; the truth is 0."""
     where = [row[along] for row in rows]
-    for scaling, colour, phi in (("one", _BLUE, "1"), ("exp", _ORANGE, "exp(−‖act‖²/2)")):
+    for scaling, colour, phi in (("one", BLUE, "1"), ("exp", ORANGE, "exp(−‖act‖²/2)")):
         for support, style in (("full", "o-"), ("edges", "s--")):
             values = [row[f"{kind} {support} {scaling} mse"] for row in rows]
             label = f"{support}, φ = {phi}"
@@ -113,7 +115,7 @@ def _errors(
 def _means(axis: Any, rows: Sequence[Mapping[str, Any]], law: str) -> None:
     """Mean estimates as N grows, with the truth."""
     mine = [row for row in rows if row["law"] == law]
-    for dims, colour in zip((0, 1, 2), (_BLUE, _ORANGE, _GREEN), strict=True):
+    for dims, colour in zip((0, 1, 2), (BLUE, ORANGE, GREEN), strict=True):
         some = [row for row in mine if row["dims of Z"] == dims]
         for support, style in (("full", "o-"), ("edges", "s--")):
             if some:
@@ -127,7 +129,7 @@ def _means(axis: Any, rows: Sequence[Mapping[str, Any]], law: str) -> None:
                     label=f"{support}, {dims} dims of Z",
                 )
     if mine:
-        axis.axhline(mine[0]["truth"], color=_BLACK, linewidth=0.8, label="truth")
+        axis.axhline(mine[0]["truth"], color=BLACK, linewidth=0.8, label="truth")
     title = "Gaussian, correlation 0.8 given Z" if law == "Gaussian" else "uniform on two squares"
     axis.set(xscale="log", xlabel="Samples, ε ∝ N^(−1/2d)", ylabel="Estimate, φ = 1", title=title)
     axis.set_ylim(bottom=0)
@@ -137,13 +139,13 @@ def _means(axis: Any, rows: Sequence[Mapping[str, Any]], law: str) -> None:
 def _condition(axis: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Bias as Z gets wider, and the samples that are alone in their cell."""
     where = [row["dims of Z"] for row in rows]
-    for support, colour, style in (("full", _BLUE, "o-"), ("edges", _ORANGE, "s--")):
+    for support, colour, style in (("full", BLUE, "o-"), ("edges", ORANGE, "s--")):
         values = [row[f"floor {support} one mean"] for row in rows]
         axis.plot(where, values, style, color=colour, markersize=3, linewidth=1, label=support)
     axis.set(xlabel="Dimensions of Z", ylabel="Estimate (truth 0)")
     axis.set_title("bias of a wide condition, N = 2,000, ε = 1")
     axis.legend(frameon=False, fontsize=6, loc="upper left")
     other = axis.twinx()
-    other.plot(where, [row["floor singletons"] for row in rows], ":", color=_BLACK, linewidth=1)
+    other.plot(where, [row["floor singletons"] for row in rows], ":", color=BLACK, linewidth=1)
     other.set_ylabel("Alone in their cell (dotted)")
     other.set_ylim(0, 1)

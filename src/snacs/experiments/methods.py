@@ -92,8 +92,7 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     'uniform'
     """
     if name in PRESETS:
-        config = Config.preset(name, count=count)
-        return Method(name, config, config.as_dict())
+        return preset_method(name, name, count=count)
     score = next((s for s in sorted(SCORES, key=len, reverse=True) if _starts(name, s)), None)
     rest = "" if score is None else name[len(score) + 1 :]
     if score is None or (rest and rest not in ALLOCATIONS):
@@ -107,6 +106,16 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     if score == "mint":
         options["groups"] = MINT_GROUPS
     return Method(name, Config.preset("default", **options), options, follows=rest == "default")
+
+
+def preset_method(name: str, preset: str, *, count: int = 1000, **changes: Any) -> Method:
+    """A preset with some options changed, under a name of its own."""
+    config = Config.preset(preset, count=count, **changes)
+    options = config.as_dict()
+    if preset != "default":  # options that only the default preset uses must not change its keys
+        known = {*BASELINE, "score", "allocation", "count"}
+        options = {option: value for option, value in options.items() if option in known}
+    return Method(name, config, options)
 
 
 def _starts(name: str, score: str) -> bool:
