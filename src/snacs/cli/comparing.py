@@ -12,8 +12,8 @@ from snacs.cli.inputs import Inputs, open_inputs, plain, run_folder
 from snacs.cli.showing import out, say
 from snacs.config import PRESETS
 from snacs.errors import InputError
-from snacs.experiments.cells import Bench, reference_of
-from snacs.experiments.compare import compare, summary
+from snacs.experiments.cells import Bench
+from snacs.experiments.compare import compare, reference_of, summary
 from snacs.experiments.material import Material
 from snacs.experiments.sharing import mark
 from snacs.files import write_json
@@ -23,6 +23,8 @@ from snacs.reporting.progress import watching
 from snacs.training import RECIPES, Recipe, scaled
 
 Arguments = argparse.Namespace
+FEW = 1000
+"""Below so many test images the divergence from the dense outputs is shown too."""
 
 
 def compare_methods(arguments: Arguments) -> None:
@@ -46,6 +48,8 @@ def compare_methods(arguments: Arguments) -> None:
         "dense": dense["accuracy"],
         "dense_error": dense["error"],
         "images": dense["n"],
+        "classes": len(material.classes),
+        "outputs": int(bench.dense[0].shape[1]),
         "half": material.half,
         "against": reference_of(methods, arguments.against),
         "recipe": None if recipe is None else {**recipe.as_dict(), "start": arguments.start},
@@ -68,7 +72,10 @@ def tables(facts: dict[str, Any], stages: tuple[str, ...]) -> list[Any]:
         cells: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
         cells |= {"weights gone %": row["pruned"], "MACs gone %": row["macs"]}
         cells |= {f"{names.get(stage, stage)} %": row[stage] for stage in stages}
-        shown.append({**cells, "± %": row["error"]})
+        cells["± %"] = row["error"]
+        if facts["classes"] < facts["outputs"]:
+            cells[f"of {facts['classes']} classes %"] = row["among"][stages[-1]][0]
+        shown.append(cells)
         apart: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
         for stage in stages:
             mean, error = row["differences"][stage]
@@ -79,10 +86,26 @@ def tables(facts: dict[str, Any], stages: tuple[str, ...]) -> list[Any]:
     half = "" if facts["half"] == "all" else f" (half: {facts['half']})"
     title = f"Accuracy on {facts['images']} test images{half}; {words}dense {facts['dense']:.2%}"
     beside = facts["against"]
-    return [
+    found = [
         terminal.cost_table(title, shown),
         terminal.cost_table(f"Points better than {beside}, paired standard error", differences),
     ]
+    if facts["images"] < FEW:
+        words = f"Mean KL(dense ‖ pruned) in nats ± paired error of the difference from {beside}"
+        found.append(terminal.cost_table(words, _divergences(facts["cells"], stages)))
+    return found
+
+
+def _divergences(rows: list[dict[str, Any]], stages: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Finer than accuracy where test images are few."""
+    shown = []
+    for row in rows:
+        cells: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
+        for stage in stages:
+            mean, error = row["divergence"][stage][0], row["divergence_differences"][stage][1]
+            cells[stage] = "–" if mean is None else f"{mean:.4f} ± {error or 0:.4f}"
+        shown.append(cells)
+    return shown
 
 
 def material_of(arguments: Arguments, inputs: Inputs) -> Material:

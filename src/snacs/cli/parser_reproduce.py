@@ -24,14 +24,19 @@ def add_reproduce(
         "  snacs reproduce estimator\n  snacs reproduce runtime --trials 3\n"
         "  snacs reproduce main --network resnet56 --epochs 5 --target 0.686\n"
         "  snacs reproduce phi --retrain 1\n  snacs reproduce masks --network resnet56\n"
-        "  snacs reproduce single-shot --results runs/reproduce-main-*/main.json\n\n"
+        "  snacs reproduce single-shot --results runs/reproduce-*/main.json\n\n"
         "Interrupted? The same command goes on where it stopped.",
         *parents,
     )
     parser.add_argument("what", choices=EXPERIMENTS, help="which experiment")
     parser.add_argument("--trials", type=int, default=10, metavar="N", help="repetitions (10)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
-    parser.add_argument("--run", type=Path, metavar="FOLDER", help="(runs/reproduce-WHAT[-NET])")
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="FOLDER",
+        help="(runs/reproduce-NET, so that experiments share plans)",
+    )
     parser.add_argument(
         "--budget", metavar="TIME", help="stop after 90s, 30m or 2h; the same command goes on"
     )
@@ -62,7 +67,7 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--results", type=Path, nargs="*", metavar="FILE",
-        help="main.json files for single-shot (runs/reproduce-main-*/main.json)",
+        help="main.json files for single-shot (runs/reproduce-*/main.json)",
     )  # fmt: skip
     group.add_argument("--device", default="cpu", help="cpu or cuda (cpu)")
     group.add_argument("--jobs", type=int, metavar="N", help="worker processes (one per core)")

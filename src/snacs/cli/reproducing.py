@@ -75,7 +75,7 @@ def _outcome(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
     folder = Path(arguments.run or Path("runs") / "reproduce-single-shot")
     results = arguments.results
     if results is None:
-        results = sorted(Path("runs").glob("reproduce-main-*/main.json"))
+        results = sorted(Path("runs").glob("reproduce-*/main.json"))
     mark(folder, arguments={"command": "reproduce"})
     arguments.typed = vars(arguments)
     return folder, reproduce_single_shot(results, folder)
@@ -93,7 +93,7 @@ def _on_network(arguments: Arguments, watch: Watch) -> tuple[Path, Outcome]:
     inputs = open_inputs(arguments)
     material = material_of(arguments, inputs)
     arguments.typed = typed
-    folder = Path(arguments.run or Path("runs") / f"reproduce-{arguments.what}-{arguments.network}")
+    folder = Path(arguments.run or Path("runs") / f"reproduce-{arguments.network}")
     mark(folder, arguments={"command": "reproduce", "network": arguments.network})
     start = "own" if arguments.what == "main" else "repaired"
     bench = Bench(

@@ -6,35 +6,30 @@ was made from, so a cell goes on where it stopped, and retraining goes on at its
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.torch import load_file, save
 from torch import nn
 
-from snacs.config import PRESETS, Goal
+from snacs.config import Goal
+from snacs.experiments import torch_pruning
+from snacs.experiments.carrying import Carried
 from snacs.experiments.material import Material
 from snacs.experiments.measuring import Measured, measured, outputs_of
-from snacs.experiments.methods import Method, method_of, repairing
+from snacs.experiments.methods import Method, method_of
 from snacs.experiments.sharing import waiting
-from snacs.files import read_json, write_file, write_json
-from snacs.jobs import Job, digest_of, fingerprint, make_job, shape_of
+from snacs.jobs import Job, digest_of, fingerprint, make_job
+from snacs.network.batches import tensors_of
 from snacs.network.cost import cost
-from snacs.network.masking import apply_
-from snacs.network.repair import repair_
 from snacs.planning import make_plan
 from snacs.plans import Plan
-from snacs.pruning import epochs_watch, repaired_
 from snacs.reporting.progress import Watch
 from snacs.store import Run, key_of
-from snacs.training import Recipe, train_
+from snacs.training import Recipe
 
 STAGES = ("masked", "batchnorm", "repaired", "retrained")
 STARTS = ("repaired", "masked", "own")
@@ -97,7 +92,7 @@ class Bench:
         place = f"outputs-{self.material.half}-{key[:12]}"
 
         def fill(folder: Path) -> None:
-            logits, labels = self._outputs(self.material.model, "dense")
+            logits, labels = self.outputs(self.material.model, "dense")
             np.savez(folder / "outputs.npz", allow_pickle=False, logits=logits, labels=labels)
 
         with (
@@ -128,15 +123,18 @@ class Bench:
         """The plan of a method, made once; plans of a seed share their evidence."""
         job = self.job(seed)
         with waiting(job.run.folder, self.watch) as run:
-            if method.follows:
-                leader = method_of("default", count=self.material.count)
-                method = method.following(self._plan(run, job, leader, target))
+            if method.follows or method.foreign:
+                leading = method_of("default", count=self.material.count)
+                leader = self._plan(run, job, leading, target)
+                if method.foreign:
+                    return self._foreign(run, job, method, leader, target)
+                method = method.following(leader)
             return self._plan(run, job, method, target)
 
     def cell(self, run: Run, method: Method, target: float, seed: int) -> Cell:
         """All stages of one cell, in a run folder of its own."""
         plan = self.plan(method, target, seed)
-        carried = _Carried(self, run, method, plan, seed)
+        carried = Carried(self, run, method, plan, seed)
         stages = {stage: carried.measure(stage) for stage in self.stages}
         found = cost(plan.structure, plan.masks)
         facts = {
@@ -172,7 +170,24 @@ class Bench:
             run.once(place, key, make_plan(asked).write_into)
         return Plan.load(run.folder / place)
 
-    def _outputs(self, model: nn.Module, name: str) -> tuple[Any, Any]:
+    def _foreign(self, run: Run, job: Job, method: Method, leader: Plan, target: float) -> Plan:
+        """The plan of another program at as many MACs as the leader's."""
+        tool = torch_pruning.installed_version()
+        key = key_of(
+            tool=tool, model=job.facts["model"], macs=leader.pruned_macs,
+            structure=asdict(job.structure),
+        )  # fmt: skip
+        place = f"kept/{method.name}-{target:g}"
+
+        def fill(folder: Path) -> None:
+            images = next(tensors_of(job.calibration.batches[0]))[:2]
+            torch_pruning.plan_at_macs(
+                job.model, job.structure, images, leader.pruned_macs, method.config
+            ).write_into(folder)
+
+        return Plan.load(run.once(place, key, fill))
+
+    def outputs(self, model: nn.Module, name: str) -> tuple[Any, Any]:
         count = len(self.material.test)  # type: ignore[arg-type]
         seen = [0]
 
@@ -181,108 +196,6 @@ class Bench:
             self.watch(f"test {name}", seen[0], count, f"{done} images")
 
         return outputs_of(model, self.material.test, progress=show)
-
-
-class _Carried:
-    """The network of one cell on its way; every step is read where it is there."""
-
-    def __init__(self, bench: Bench, run: Run, method: Method, plan: Plan, seed: int) -> None:
-        self.bench, self.run, self.method, self.plan, self.seed = bench, run, method, plan, seed
-        self.bn = bench.material.bn(seed)
-        self.masks = _masks_digest(plan)
-        self.epochs: list[dict[str, Any]] = []
-
-    def measure(self, stage: str) -> Measured:
-        make: Callable[[], nn.Module] = getattr(self, f"_{stage}")
-        model = None
-        parts: dict[str, Any] = {"stage": stage, "test": self.bench.test_digest}
-        if stage in ("masked", "batchnorm"):  # cheap to make again, so their weights are not kept
-            parts |= {"masks": self.masks, "model": self.bench.job(self.seed).facts["model"]}
-            parts |= {"silence": self.plan.config.silence}
-            parts |= {"bn": digest_of(self.bn)[0]} if stage == "batchnorm" else {}
-        else:
-            model = make()
-            parts |= {"weights": fingerprint(model)}
-
-        def fill(folder: Path) -> None:
-            logits, labels = self.bench._outputs(make() if model is None else model, stage)
-            dense, classes = self.bench.dense[0], self.bench.material.classes
-            measured(logits, labels, dense, classes).write_into(folder)
-
-        key = key_of(**parts)
-        place = f"measured/{stage}-{self.bench.material.half}-{key[:12]}"
-        return Measured.read(self.run.once(place, key, fill))
-
-    def _masked(self) -> nn.Module:
-        model = copy.deepcopy(self.bench.material.model)
-        plan = self.plan
-        apply_(model, plan.masks, structure=plan.structure, silence=plan.config.silence)
-        return model
-
-    def _batchnorm(self) -> nn.Module:
-        model, job = self._masked(), self.bench.job(self.seed)
-        repair_(
-            model, job.calibration.batches, structure=self.plan.structure,
-            least_squares=False, batchnorm=True, bn_images=self.bn,
-        )  # fmt: skip
-        return model
-
-    def _repaired(self) -> nn.Module:
-        model, job = self._masked(), self.bench.job(self.seed)
-        asked = replace(
-            job,
-            run=self.run,
-            config=repairing(self.plan.config),
-            goal=self.plan.goal,
-            facts={**job.facts, "images": [job.facts["images"], self.masks]},  # part of its key
-        )
-        repaired_(asked, self.plan, model, self.bn)
-        return model
-
-    def _retrained(self) -> nn.Module:
-        bench, recipe = self.bench, self.bench.recipe
-        if recipe is None:
-            raise RuntimeError("There is no recipe to retrain by.")
-        repaired = bench.start == "repaired" or (bench.start == "own" and self.plan.config.repair)
-        model = self._repaired() if repaired else self._masked()
-        train = bench.material.train(self.seed, recipe.batch)
-        key = key_of(
-            start=fingerprint(model), recipe=recipe.as_dict(), seed=self.seed, data=shape_of(train)
-        )
-        place = f"retrained/{key[:12]}"
-        checkpoints = self.run.folder / "training" / key[:12]
-
-        def fill(folder: Path) -> None:
-            history = train_(
-                model, train, recipe=recipe, folder=checkpoints, seed=self.seed,
-                accelerator={"cpu": True} if bench.material.device == "cpu" else None,
-                progress=epochs_watch(bench.watch, f"retrain {self.method.name} {self.seed}"),
-            )  # fmt: skip
-            state = {
-                n: t.detach().cpu().clone().contiguous() for n, t in model.state_dict().items()
-            }
-            write_file(folder / "masked.safetensors", save(state))
-            write_json(folder / "epochs.json", [asdict(row) for row in history.rows])
-
-        folder = self.run.once(place, key, fill)
-        shutil.rmtree(checkpoints, ignore_errors=True)
-        model.load_state_dict(load_file(folder / "masked.safetensors"))
-        self.epochs = read_json(folder / "epochs.json")
-        return model
-
-
-def reference_of(methods: Sequence[str], asked: str | None = None) -> str:
-    """The method that others are compared with: the one asked for, the default, else the first."""
-    if asked is not None:
-        return asked
-    return next((name for name in PRESETS if name in methods), methods[0])
-
-
-def _masks_digest(plan: Plan) -> str:
-    digest = hashlib.sha256()
-    for name, mask in plan.masks.items():
-        digest.update(name.encode() + np.packbits(mask).tobytes() + str(mask.shape).encode())
-    return digest.hexdigest()
 
 
 def _plain(value: Any) -> Any:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from snacs.config import Goal
+from snacs.config import PRESETS, Goal
 from snacs.errors import InputError
-from snacs.experiments.cells import STAGES, Bench, Cell, reference_of
+from snacs.experiments.cells import STAGES, Bench, Cell
 from snacs.experiments.measuring import estimate, paired
 from snacs.experiments.methods import Method, method_of
 from snacs.experiments.sharing import trying, waiting
@@ -63,6 +63,13 @@ def compare(
 def cell_folder(folder: Path, method: str, target: float, seed: int) -> Path:
     """Where a cell keeps its files."""
     return folder / "cells" / f"{method}-{target:g}-seed{seed}"
+
+
+def reference_of(methods: Sequence[str], asked: str | None = None) -> str:
+    """The method that others are compared with: the one asked for, the default, else the first."""
+    if asked is not None:
+        return asked
+    return next((name for name in PRESETS if name in methods), methods[0])
 
 
 def summary(cells: Sequence[Cell], *, against: str | None = None) -> list[dict[str, Any]]:

@@ -68,6 +68,8 @@ class Method:
     options: Mapping[str, Any]
     follows: bool = False
     """Whether its layers give as much as those of the default preset."""
+    foreign: bool = False
+    """Whether another program chooses the filters, at as many MACs as the default preset."""
 
     def following(self, plan: Plan) -> Method:
         """The same with the counts of another plan."""
@@ -93,13 +95,16 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     """
     if name in PRESETS:
         return preset_method(name, name, count=count)
+    if name == "torch-pruning":
+        chosen: dict[str, Any] = {**BASELINE, "count": count, "score": "l2"}
+        return Method(name, Config.preset("default", **chosen), {"name": name}, foreign=True)
     score = next((s for s in sorted(SCORES, key=len, reverse=True) if _starts(name, s)), None)
     rest = "" if score is None else name[len(score) + 1 :]
     if score is None or (rest and rest not in ALLOCATIONS):
         raise InputError(
             f"There is no method {name!r}. Give a preset ({', '.join(PRESETS)}) or a score "
             f"({', '.join(SCORES)}), alone or with an allocation ({', '.join(ALLOCATIONS)}): "
-            "l2-global."
+            "l2-global; or torch-pruning."
         )
     options: dict[str, Any] = {**BASELINE, "count": count, "score": score}
     options |= ALLOCATIONS[rest or "uniform"]
