@@ -34,6 +34,7 @@ _PLACES = {
     "bake_": "snacs.network.masking",
     "compact": "snacs.network.compact",
     "compact_report": "snacs.network.compact",
+    "compile": "snacs.runtime.compiled",
     "cost": "snacs.network.cost",
     "find_structure": "snacs.network.layers",
     "load": "snacs.artifact",
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from snacs.pipeline import retrain_ as retrain_
     from snacs.plans import Plan as Plan
     from snacs.reporting.page import report as report
+    from snacs.runtime.compiled import compile as compile
     from snacs.training import RECIPES as RECIPES
     from snacs.training import Recipe as Recipe
 

@@ -1,0 +1,185 @@
+"""A program on a batch of fixed size: its memory, its threads, its exchange with torch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, fx
+
+from snacs.runtime import fields as f
+from snacs.runtime.program import Program, slot_floats
+from snacs.runtime.steps import Lowered, Segment, TorchStep
+from snacs.runtime.threads import HELPERS, alone, apart, together
+
+Floats = npt.NDArray[np.float32]
+_NO_CLOCK = np.zeros(0, np.int64)
+
+
+def aligned(count: int) -> Floats:
+    """Zeros that begin at a cache line."""
+    room = np.zeros(count + 16, np.float32)
+    skip = (-(room.ctypes.data // 4)) % 16
+    return room[skip : skip + count]
+
+
+class Runner:
+    """Runs a lowered network on batches of ``images``; all memory is taken here, once."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        lowered: Lowered,
+        program: Program,
+        *,
+        images: int,
+        threads: int,
+    ) -> None:
+        self.module, self.lowered, self.program = module, lowered, program
+        self.images, self.threads = images, threads
+        self.blocks = -(-images // program.unit)
+        self.ops = program.bound_ops(images)
+        spaces = threads if self.blocks >= threads else 1
+        self._arenas = [aligned(program.arena_floats) for _ in range(spaces)]
+        self._sums = [aligned(program.sums_floats) for _ in range(threads)]
+        self._state = np.zeros(f.COUNTERS + 16 * (len(self.ops) + 1), np.int64)
+        sizes = [slot_floats(slot) * images for slot in program.slots]
+        self._io = aligned(max(1, sum(sizes)))
+        places = np.cumsum([0, *sizes])
+        self._slots: dict[str, Tensor] = {}
+        for slot, at, size in zip(program.slots, places, sizes, strict=False):
+            whole = torch.from_numpy(self._io[at : at + size])
+            self._slots[slot.name] = whole.view(images, slot.channels, slot.height, slot.width)
+        self._calls = self._prepare()
+
+    @property
+    def bytes(self) -> int:
+        """Memory for tensors, tables and weights."""
+        program = self.program
+        arrays: list[npt.NDArray[Any]] = [*self._arenas, *self._sums, self._io, self.ops]
+        arrays += [program.ints, program.rows, program.floats]
+        return sum(int(array.nbytes) for array in arrays)
+
+    def __call__(self, x: Tensor) -> Any:
+        known: dict[fx.Node, Any] = {}
+        segment = 0
+        output = None
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                # Other arguments have defaults: there is one input.
+                self._give(known, node, x if not node.args else node.args[0])
+            elif node.op == "output":
+                output = node
+        for part in self.lowered.parts:
+            if isinstance(part, Segment):
+                self._segment(segment)
+                segment += 1
+            else:
+                self._torch(part, known)
+        if output is None:
+            raise RuntimeError("The traced network has no output.")
+        return fx.node.map_arg(output.args[0], lambda node: self._result(known, node))
+
+    def profile(self, times: int = 4) -> npt.NDArray[np.float64]:
+        """Seconds of each operation for the whole batch, all threads working together.
+
+        Best of ``times``; the input is what the last call left.
+        """
+        best = np.full(len(self.ops), np.inf)
+        for segment, (begin, end) in enumerate(self.program.ranges):
+            clock = np.zeros(end - begin + 1, np.int64)
+            for _ in range(times):
+                start = time.perf_counter()
+                self._together(segment, 0, clock=clock)
+                spent = time.perf_counter() - start
+                steps = np.diff(clock) / max(1, clock[-1] - clock[0]) * spent
+                best[begin:end] = np.minimum(best[begin:end], steps)
+        return best * self.blocks
+
+    def _give(self, known: dict[fx.Node, Any], node: fx.Node, value: Any) -> None:
+        """Note what a node is, and put it where our kernels read it, if they do."""
+        known[node] = value
+        view = self.lowered.views.get(node)
+        if view is not None and view[0].name in self._slots:
+            slot = self._slots[view[0].name]
+            slot.copy_(value.reshape(slot.shape))
+
+    def _take(self, known: dict[fx.Node, Any], node: fx.Node) -> Any:
+        if node in known:
+            return known[node]
+        value, shape = self.lowered.views[node]
+        return self._slots[value.name].view(self.images, *shape)
+
+    def _result(self, known: dict[fx.Node, Any], node: fx.Node) -> Any:
+        found = self._take(known, node)
+        # Slots are written again by the next call; the caller's tensor must not be.
+        return found if node in known else found.clone()
+
+    def _torch(self, part: TorchStep, known: dict[fx.Node, Any]) -> None:
+        node = part.node
+
+        def take(argument: fx.Node) -> Any:
+            return self._take(known, argument)
+
+        args = fx.node.map_arg(node.args, take)
+        kwargs = fx.node.map_arg(node.kwargs, take)
+        if node.op == "call_module":
+            found = self.module.get_submodule(node.target)(*args, **kwargs)
+        elif node.op == "call_method":
+            found = getattr(args[0], node.target)(*args[1:], **kwargs)
+        elif node.op == "get_attr":
+            found = self.module
+            for name in node.target.split("."):
+                found = getattr(found, name)
+        else:
+            found = node.target(*args, **kwargs)
+        self._give(known, node, found)
+
+    def _segment(self, index: int) -> None:
+        if self.threads == 1:
+            self._alone(index, 0, self.blocks)
+            return
+        # As many rounds as every thread can do by itself; what is left over is shared.
+        whole = self.blocks - self.blocks % self.threads
+        if whole:
+            self._apart(index, whole)
+        for block in range(whole, self.blocks):
+            self._together(index, block)
+
+    def _prepare(self) -> list[tuple[Any, ...]]:
+        """Arguments of each segment's calls that never change."""
+        program = self.program
+        tables = (self.images, program.ints, program.rows, program.floats)
+        return [(self.ops, begin, end, *tables) for begin, end in program.ranges]
+
+    def _alone(self, index: int, first: int, last: int) -> None:
+        alone(*self._calls[index], self._arenas[0], self._io, self._sums[0], first, last)
+
+    def _apart(self, index: int, blocks: int) -> None:
+        generation = int(self._state[f.GENERATION])
+        shared = (blocks, self._state, generation)
+
+        def call(thread: int, leads: bool) -> None:
+            arena, sums = self._arenas[thread], self._sums[thread]
+            apart(*self._calls[index], arena, self._io, sums, *shared, leads)
+
+        self._with_helpers(call)
+
+    def _together(self, index: int, block: int, clock: Any = _NO_CLOCK) -> None:
+        generation = int(self._state[f.GENERATION])
+        shared = (block, self._state, generation)
+
+        def call(thread: int, leads: bool) -> None:
+            arena, sums = self._arenas[0], self._sums[thread]
+            together(*self._calls[index], arena, self._io, sums, *shared, leads, clock)
+
+        self._with_helpers(call)
+
+    def _with_helpers(self, call: Callable[[int, bool], None]) -> None:
+        HELPERS.ask([partial(call, thread, False) for thread in range(1, self.threads)])
+        call(0, True)
