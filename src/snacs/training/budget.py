@@ -67,9 +67,9 @@ def fit(recipe: Recipe, *, seconds: float, images: int, pace: float) -> Schedule
     >>> from snacs.training.recipes import RECIPES
     >>> found = fit(RECIPES["train-vgg16"], seconds=1200, images=50_000, pace=0.02)
     >>> found.recipe.epochs, found.parts
-    (11, 10)
+    (10, 10)
     >>> [round(m, 1) for m in found.recipe.milestones]
-    [3.3, 6.6, 9.5]
+    [3.0, 6.0, 8.7]
     """
     passes = min(float(recipe.epochs), RESERVE * seconds / (images * pace))
     parts = 1 if passes >= STEPS else math.ceil(STEPS / passes)
