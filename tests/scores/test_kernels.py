@@ -13,9 +13,11 @@ from snacs.scores.kernels import (
     number_codes,
     number_keys,
     scale_cell,
+    sort_by_table,
     sort_cells,
     sum_pair,
 )
+from snacs.scores.kernels_columns import column_deviations, turn
 
 NO_SQUARES = (np.zeros(1), np.zeros(1), np.zeros(1))
 
@@ -48,6 +50,23 @@ def test_columns_are_numbered_exactly_also_where_their_product_overflows(dims, s
     expected = expected.reshape(-1)
     assert count == expected.max() + 1
     assert len(np.unique(np.stack([numbers, expected]), axis=1).T) == count
+
+
+def test_both_ways_to_sort_agree():
+    rng = np.random.default_rng(0)
+    y, z = (rng.integers(0, count, 300).astype(np.int32) for count in (3, 40))
+    for cells, bins in ((40, 3), (4000, 3)):  # through a table; too large for one
+        found = sort_cells(z, cells, y, bins)
+        for one, other in zip(found, sort_by_table(z, cells, y, bins), strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_turning_and_deviations_equal_numpy_bit_by_bit():
+    values = np.random.default_rng(0).normal(3, 2, (77, 130)).astype(np.float32)
+    factor = np.float32(0.3)
+    assert np.array_equal(turn(values, factor), values.T * factor)
+    expected = values.std(axis=0, dtype=np.float64)
+    assert np.array_equal(column_deviations(values), expected)
 
 
 @given(sizes)

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snacs.scores.kernels import number_codes
+from snacs.scores.kernels import fresh, number_codes
+from snacs.scores.kernels_columns import column_deviations
 
 Floats = NDArray[np.floating[Any]]
 Codes = NDArray[np.integer[Any]]
@@ -39,7 +40,7 @@ def mean_deviation(values: Floats) -> float:
 
     Below 1e-30, where a reciprocal would leave single precision, it counts as 0.
     """
-    deviation = float(values.std(axis=0, dtype=np.float64).mean())
+    deviation = float(column_deviations(fresh(values)).mean())
     return deviation if deviation > 1e-30 else 0.0
 
 

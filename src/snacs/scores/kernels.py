@@ -21,11 +21,20 @@ LARGEST_SPAN = 2**61
 """Packed keys stay below this, so that they never overflow 64 bits."""
 DIRECT_SPAN = 1 << 16
 """Keys below this are numbered through a plain table, larger ones through open addressing."""
+TABLE_SHARE = 4
+"""Samples are sorted through a table of (z, y) with at most so many entries per sample."""
 
 
 def compiled(function: F) -> F:
     """The one way kernels are compiled: no fast-math, since counts and bins must be exact."""
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """The same for small steps of a kernel: a call hands over seven words per array."""
+    return cast(
+        F, numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)(function)
+    )
 
 
 def fresh(values: Any) -> NDArray[np.float32]:
@@ -111,6 +120,55 @@ def order_by(codes: Any, bins: int) -> Any:
 
 
 @compiled
+def sort_by_table(z: Any, cells: int, y: Any, bins: int) -> Any:
+    """:func:`sort_cells` through one table of (z, y), where that is small: one counting sort."""
+    samples = len(z)
+    table = np.zeros(cells * bins, np.int32)
+    for sample in range(samples):
+        table[z[sample] * bins + y[sample]] += 1
+    segment_end = np.empty(cells * bins, np.int32)
+    segment_bin = np.empty(cells * bins, np.int32)
+    cell_end = np.empty(cells, np.int32)
+    cell_number = np.empty(cells, np.int32)
+    segments = kept = end = singletons = 0
+    for cell in range(cells):
+        begin = segments
+        size = 0
+        for code in range(bins):
+            count = table[cell * bins + code]
+            table[cell * bins + code] = end + size  # where its samples begin
+            if count > 0:
+                size += count
+                segment_end[segments] = end + size
+                segment_bin[segments] = code
+                segments += 1
+        singletons += size == 1
+        if segments - begin > 1:
+            end += size
+            cell_end[kept] = segments
+            cell_number[kept] = cell
+            kept += 1
+        else:
+            segments = begin
+            for code in range(bins):
+                table[cell * bins + code] = -1
+    order = np.empty(end, np.int32)
+    for sample in range(samples):
+        key = z[sample] * bins + y[sample]
+        if table[key] >= 0:
+            order[table[key]] = sample
+            table[key] += 1
+    return (
+        order,
+        segment_end[:segments],
+        segment_bin[:segments],
+        cell_end[:kept],
+        cell_number[:kept],
+        singletons,
+    )
+
+
+@compiled
 def sort_cells(z: Any, cells: int, y: Any, bins: int) -> Any:
     """Sort samples by (z, y); cells in which y is constant contribute exactly 0 and are dropped.
 
@@ -122,6 +180,8 @@ def sort_cells(z: Any, cells: int, y: Any, bins: int) -> Any:
     singletons : samples that are alone in their cell
     """
     samples = len(z)
+    if cells * bins <= TABLE_SHARE * samples:
+        return sort_by_table(z, cells, y, bins)
     by_y = order_by(y, bins)
     first = np.zeros(cells + 1, np.int32)
     one_of = np.empty(cells, np.int32)

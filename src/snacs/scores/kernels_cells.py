@@ -1,18 +1,20 @@
 """Compiled evaluation of one cell of the conditioning set, for a block of children at once.
 
-Children lie innermost, one byte per bin, so that every step is a vector operation over children. A
-cell is evaluated in one of two ways, whichever needs less work (``kernels_layer`` chooses):
+Children lie innermost, one byte per bin, so that every step is a vector operation over children.
+Counting compares bytes and is cheap; evaluating divides and is not. So each segment of a cell is
+evaluated in the way that needs fewer evaluations:
 
-* *by plane*: for each bin v but the first, the samples of a segment whose byte is v are counted;
-  the first bin, every child's most frequent one, is what is left. One evaluation per segment and v;
-* *by sample* (small cells of children with many bins): r and a are the samples with an equal byte
-  in the segment and in the cell, and Σ_cells rα/(r + α) = Σ_samples α/(r + α).
+* *by plane* (long segments): for each bin v, the r samples of the segment whose byte is v; the
+  first bin, every child's most frequent one, is what is left. One evaluation per bin;
+* *by sample* (short segments): r and a are the samples with the sample's own byte in the segment
+  and in the cell; Σ_bins rα/(r + α) = Σ_samples α/(r + α). One evaluation per sample.
 
-Counts are exact, evaluations in single precision, flushed to double once per cell. Divisions cost
-most, so the fractions of four evaluations are brought to one denominator: one division for four.
+Either way Σ (r − α)²/(r + α) = 2 · size − 4 Σ rα/(r + α) over a cell: what is summed is the overlap
+rα/(r + α). Counts are exact, overlaps in single precision, flushed to double every HELD samples.
+Two fractions are brought to one denominator: one division for two.
 
-``space`` is workspace: (rows, width) float32 for ``seen`` and ``left`` with at least as many rows
-as the cell has segments, rounded up to four; (8, width) bytes; (rows,) and twice (width,) float32.
+Arrays are indexed by row and passed one by one, without views and tuples: counting references to
+those would cost as much as the evaluation of a short segment.
 """
 
 from __future__ import annotations
@@ -21,192 +23,258 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled
+from snacs.scores.kernels import compiled, inlined
+from snacs.scores.kernels_bytes import count_code, count_equal, fill, select_whole
 
-TINY = np.float32(1e-6)
-"""Denominator of a cell without expected mass, whose numerator is 0; below every other one."""
-
-
-@compiled
-def count_equal(codes: Any, order: Any, first: int, last: int, own: Any, counts: Any) -> None:
-    """Add to ``counts`` how many of the samples first … last equal ``own``, child by child."""
-    width = len(own)
-    position = first
-    while position + 3 < last:
-        one, two = order[position], order[position + 1]
-        three, four = order[position + 2], order[position + 3]
-        for child in range(width):
-            counts[child] += (
-                np.uint8(codes[one, child] == own[child])
-                + np.uint8(codes[two, child] == own[child])
-                + np.uint8(codes[three, child] == own[child])
-                + np.uint8(codes[four, child] == own[child])
-            )
-        position += 4
-    while position < last:
-        one = order[position]
-        for child in range(width):
-            counts[child] += np.uint8(codes[one, child] == own[child])
-        position += 1
+TINY = np.float32(1e-12)
+"""What an absent bin is expected to hold: its overlap is 0, and so must not be its denominator."""
+SMALL = 255
+"""Cells of at most so many samples are counted in bytes throughout."""
+FEW = 2
+"""Cells of at most so many samples per bin compare all their samples with each other."""
+LONG = 2
+"""Segments of at least bins / LONG samples are evaluated by plane: a plane needs fewer steps."""
 
 
-@compiled
-def add_fours(seen: Any, whole: Any, shares: Any, rows: int, sums: Any) -> None:
-    """Add Σ (r − α)² / (r + α), α = whole · share, over ``rows`` rows, a multiple of four.
+@inlined
+def add_planes(
+    seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, whole: Any, sums: Any
+) -> None:
+    """Add the overlaps Σ rα / (r + α), α = whole · share, of ``rows`` rows of one bin.
 
-    Idle rows (r = 0, share 0) add 0.
+    An idle row (r = 0, share 0) must lie behind them; it adds 0.
     """
-    for row in range(0, rows, 4):
-        one, two, three, four = shares[row], shares[row + 1], shares[row + 2], shares[row + 3]
-        for child in range(len(sums)):
-            r1, r2, r3, r4 = (
-                seen[row, child],
-                seen[row + 1, child],
-                seen[row + 2, child],
-                seen[row + 3, child],
-            )
-            all_of = whole[child]
-            a1, a2, a3, a4 = all_of * one, all_of * two, all_of * three, all_of * four
-            b1, b2 = max(r1 + a1, TINY), max(r2 + a2, TINY)
-            b3, b4 = max(r3 + a3, TINY), max(r4 + a4, TINY)
-            d1, d2, d3, d4 = r1 - a1, r2 - a2, r3 - a3, r4 - a4
-            b12, b34 = b1 * b2, b3 * b4
-            top = (d1 * d1 * b2 + d2 * d2 * b1) * b34 + (d3 * d3 * b4 + d4 * d4 * b3) * b12
-            sums[child] += top / (b12 * b34)
+    width = sums.shape[1]
+    for child in range(width):
+        count = np.float32(wholes[bin_, child])
+        whole[0, child] = count if count > TINY else TINY
+    for row in range(0, rows, 2):
+        one, two = shares[row], shares[row + 1]
+        two = two if two > TINY else np.float32(1)
+        for child in range(width):
+            r1, r2 = np.float32(seen[row, child]), np.float32(seen[row + 1, child])
+            a1, a2 = whole[0, child] * one, whole[0, child] * two
+            b1, b2 = r1 + a1, r2 + a2
+            sums[0, child] += (r1 * a1 * b2 + r2 * a2 * b1) / (b1 * b2)
 
 
 @compiled
-def drop_empty(seen: Any, whole: Any, shares: Any, rows: int, sums: Any) -> None:
-    """Take the cells without a sample out again: each has added its α. For edges support."""
+def drop_empty(seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, sums: Any) -> None:
+    """Add what is expected where no sample is to row 1 of ``sums``: edges support leaves it out."""
     for row in range(rows):
         share = shares[row]
-        for child in range(len(sums)):
-            sums[child] -= whole[child] * share if seen[row, child] == 0 else np.float32(0)
+        for child in range(sums.shape[1]):
+            expected = np.float32(wholes[bin_, child]) * share
+            sums[1, child] += expected if seen[row, child] == 0 else np.float32(0)
 
 
-@compiled
-def count_plane(codes: Any, order: Any, ends: Any, start: int, code: Any, space: Any) -> None:
-    """Count the samples whose byte is ``code``, by segment (``seen``) and in all (``whole``).
+@inlined
+def add_two_samples(own: Any, one: Any, two: Any, edges: bool, sums: Any) -> None:
+    """Add α / (r + α) of two samples to ``sums``; for edges, take α / r off its row 1.
 
-    They are taken off ``left``, the samples not counted yet; code 0 is all that is left.
+    ``own`` holds r and a of the first, then of the second; α is a times the share.
     """
-    seen, left, counts, _, whole, _ = space
-    width = codes.shape[1]
-    for child in range(width):
-        whole[child] = 0
-        counts[1, child] = code
-    first = start
-    for row in range(len(ends)):
-        if code == 0:
-            for child in range(width):
-                seen[row, child] = left[row, child]
-                whole[child] += left[row, child]
-            continue
-        again = np.float32(0)
-        while first < ends[row]:
-            last = min(first + 255, ends[row])  # as many as a byte can count
-            for child in range(width):
-                counts[0, child] = 0
-            count_equal(codes, order, first, last, counts[1], counts[0])
-            for child in range(width):
-                count = np.float32(counts[0, child])
-                seen[row, child] = seen[row, child] * again + count
-                left[row, child] -= count
-                whole[child] += count
-            again = np.float32(1)
-            first = last
-
-
-@compiled
-def add_planes(
-    codes: Any, order: Any, ends: Any, start: int, bins: int, edges: bool, space: Any, total: Any
-) -> None:
-    """Add one cell, whose bytes are below ``bins``, to ``total``, plane by plane."""
-    seen, left, _, shares, whole, sums = space
-    width = codes.shape[1]
-    rows = (len(ends) + 3) // 4 * 4
-    first = start
-    for row in range(rows):
-        length = ends[row] - first if row < len(ends) else 0
-        first += length
-        shares[row] = np.float32(length) / np.float32(ends[-1] - start)
-        for child in range(width):
-            seen[row, child] = 0
-            left[row, child] = length
-    for child in range(width):
-        sums[child] = 0
-    for code in range(bins - 1, -1, -1):
-        count_plane(codes, order, ends, start, np.uint8(code), space)
-        add_fours(seen, whole, shares, rows, sums)
-        if edges:
-            drop_empty(seen, whole, shares, len(ends), sums)
-    for child in range(width):
-        total[child] += np.float64(sums[child])
+    for child in range(sums.shape[1]):
+        r1, r2 = np.float32(own[0, child]), np.float32(own[2, child])
+        a1, a2 = np.float32(own[1, child]) * one, np.float32(own[3, child]) * two
+        b1, b2 = r1 + a1, r2 + a2
+        sums[0, child] += (a1 * b2 + a2 * b1) / (b1 * b2)
+    if edges:
+        for child in range(sums.shape[1]):
+            r1, r2 = np.float32(own[0, child]), np.float32(own[2, child])
+            a1, a2 = np.float32(own[1, child]) * one, np.float32(own[3, child]) * two
+            sums[1, child] -= a1 / r1 + a2 / r2
 
 
 @compiled
 def add_samples(
-    codes: Any, order: Any, ends: Any, start: int, edges: bool, space: Any, total: Any
-) -> None:
-    """Add one cell of at most 255 samples to ``total``, sample by sample.
+    codes: Any,
+    order: Any,
+    ends: Any,
+    start: int,
+    longest: int,
+    bins: int,
+    edges: bool,
+    wholes: Any,
+    own: Any,
+    sums: Any,
+) -> int:
+    """Segments of at most ``longest`` samples, by sample; returns how many samples those are.
 
-    Full support is 2 · size − 4 Σ_samples α / (r + α); the cells without a sample hold
-    size − Σ_samples α / r of it, which edges support leaves out.
+    How often a byte is in the cell is looked up in ``wholes``; for ``bins`` 0, compared.
     """
-    _, _, counts, shares, whole, sums = space
+    stop = ends[-1]
+    place = 0
+    samples = 0
+    shares = (np.float32(0), np.float32(0))
+    first = start
+    for segment in range(len(ends)):
+        last = ends[segment]
+        length = last - first
+        for position in range(first, last if length <= longest else first):
+            sample = order[position]
+            r, a = 2 * place, 2 * place + 1
+            shares = (shares[1], np.float32(length) / np.float32(stop - start))
+            fill(own, r, np.uint8(length == 1))
+            if length > 1:
+                count_equal(codes, order, first, last, sample, own, r)
+            if bins > 0:
+                select_whole(codes, sample, wholes, bins, own, a)
+            else:
+                fill(own, a, np.uint8(0))
+                count_equal(codes, order, start, stop, sample, own, a)
+            if place == 1:
+                add_two_samples(own, shares[0], shares[1], edges, sums)
+            place = 1 - place
+            samples += 1
+        first = last
+    if place == 1:
+        fill(own, 2, np.uint8(1))  # idle: α = 0
+        fill(own, 3, np.uint8(0))
+        add_two_samples(own, shares[1], np.float32(0), edges, sums)
+    return samples
+
+
+@inlined
+def count_planes(
+    codes: Any,
+    order: Any,
+    ends: Any,
+    start: int,
+    bins: int,
+    code: Any,
+    seen: Any,
+    left: Any,
+    wholes: Any,
+) -> None:
+    """Count the samples whose byte is ``code``: by long segment (``seen``) and in the cell.
+
+    They are taken off ``left`` and off the whole of bin 0, which is what is left in the end.
+    """
     width = codes.shape[1]
-    size = ends[-1] - start
+    fill(wholes, code, np.uint8(0))
+    row = 0
+    first = start
+    done = start
+    for segment in range(len(ends)):
+        last = ends[segment]
+        if LONG * (last - first) >= bins:
+            count_code(codes, order, done, first, code, wholes, code)  # the short ones before it
+            fill(seen, row, np.uint8(0))
+            count_code(codes, order, first, last, code, seen, row)
+            for child in range(width):
+                left[row, child] -= seen[row, child]
+                wholes[code, child] += seen[row, child]
+            row += 1
+            done = last
+        first = last
+    count_code(codes, order, done, first, code, wholes, code)
     for child in range(width):
-        sums[child] = 0
-        whole[child] = 0
-    segment = 0
-    for position in range(start, ends[-1]):
-        place = (position - start) % 4
-        if position == ends[segment]:
-            segment += 1
-        first = ends[segment - 1] if segment > 0 else start
-        shares[place] = np.float32(ends[segment] - first) / np.float32(size)
-        for child in range(width):
-            counts[place, child] = 0
-        for part in range(3):  # its segment, then what lies before and behind it in the cell
-            begin = first if part == 0 else start if part == 1 else ends[segment]
-            last = ends[segment] if part == 0 else first if part == 1 else ends[-1]
-            counted = counts[place if part == 0 else place + 4]
-            count_equal(codes, order, begin, last, codes[order[position]], counted)
-            if part == 0:
-                for child in range(width):
-                    counts[place + 4, child] = counted[child]
-        if place == 3 or position == ends[-1] - 1:
-            add_four_samples(counts, shares, place + 1, edges, whole, sums)
-    for child in range(width):
-        total[child] += 2.0 * size - 4.0 * np.float64(sums[child])
-        if edges:
-            total[child] -= size - np.float64(whole[child])
+        wholes[0, child] -= wholes[code, child]
 
 
 @compiled
-def add_four_samples(
-    counts: Any, shares: Any, rows: int, edges: bool, observed: Any, sums: Any
-) -> None:
-    """Add Σ α / (r + α) of up to four samples to ``sums``, and Σ α / r to ``observed`` for edges.
+def add_small(
+    codes: Any,
+    order: Any,
+    ends: Any,
+    start: int,
+    bins: int,
+    edges: bool,
+    seen: Any,
+    left: Any,
+    wholes: Any,
+    own: Any,
+    shares: Any,
+    whole: Any,
+    sums: Any,
+) -> int:
+    """Add one cell of at most SMALL samples, whose bytes are below ``bins``, to ``sums``.
 
-    ``counts`` holds their r, then their number in the cell; α is that times the share.
+    Returns how many samples were evaluated by sample, which edges support needs to know.
     """
-    for row in range(rows, 4):  # idle: α = 0, and the same bits whatever was there
-        shares[row] = 0
-        for child in range(len(sums)):
-            counts[row, child] = 1
-            counts[row + 4, child] = 1
-    one, two, three, four = shares[0], shares[1], shares[2], shares[3]
-    for child in range(len(sums)):
-        a1, a2 = np.float32(counts[4, child]) * one, np.float32(counts[5, child]) * two
-        a3, a4 = np.float32(counts[6, child]) * three, np.float32(counts[7, child]) * four
-        b1, b2 = np.float32(counts[0, child]) + a1, np.float32(counts[1, child]) + a2
-        b3, b4 = np.float32(counts[2, child]) + a3, np.float32(counts[3, child]) + a4
-        b12, b34 = b1 * b2, b3 * b4
-        sums[child] += ((a1 * b2 + a2 * b1) * b34 + (a3 * b4 + a4 * b3) * b12) / (b12 * b34)
+    size = ends[-1] - start
+    if size <= FEW * bins:
+        return add_samples(codes, order, ends, start, size, 0, edges, wholes, own, sums)
+    rows = 0
+    first = start
+    for segment in range(len(ends)):
+        length = ends[segment] - first
+        first = ends[segment]
+        if LONG * length >= bins:
+            shares[rows] = np.float32(length) / np.float32(size)
+            fill(left, rows, np.uint8(length))
+            rows += 1
+    shares[rows] = 0
+    fill(left, rows, np.uint8(0))
+    fill(seen, rows, np.uint8(0))
+    fill(wholes, 0, np.uint8(size))
+    for code in range(bins - 1, 0, -1):
+        count_planes(codes, order, ends, start, bins, np.uint8(code), seen, left, wholes)
+        add_planes(seen, wholes, code, shares, rows, whole, sums)
+        if edges:
+            drop_empty(seen, wholes, code, shares, rows, sums)
+    add_planes(left, wholes, 0, shares, rows, whole, sums)
     if edges:
+        drop_empty(left, wholes, 0, shares, rows, sums)
+    return add_samples(
+        codes, order, ends, start, (bins - 1) // LONG, bins, edges, wholes, own, sums
+    )
+
+
+@compiled
+def add_large(
+    codes: Any,
+    order: Any,
+    ends: Any,
+    start: int,
+    bins: int,
+    edges: bool,
+    seen: Any,
+    left: Any,
+    own: Any,
+    shares: Any,
+    whole: Any,
+    sums: Any,
+) -> None:
+    """Add one cell of any size, plane by plane: counts beyond a byte are kept as float32."""
+    width = codes.shape[1]
+    rows = len(ends)
+    first = start
+    for row in range(rows):
+        shares[row] = np.float32(ends[row] - first) / np.float32(ends[-1] - start)
+        fill(left, row, np.float32(ends[row] - first))
+        first = ends[row]
+    shares[rows] = 0
+    fill(seen, rows, np.float32(0))
+    for code in range(bins - 1, -1, -1):
+        fill(whole, 1, np.float32(0))
+        first = start
         for row in range(rows):
-            for child in range(len(sums)):
-                expected = np.float32(counts[row + 4, child]) * shares[row]
-                observed[child] += expected / np.float32(counts[row, child])
+            for child in range(width):
+                seen[row, child] = left[row, child] if code == 0 else np.float32(0)
+            while code > 0 and first < ends[row]:
+                last = min(first + SMALL, ends[row])
+                fill(own, 0, np.uint8(0))
+                count_code(codes, order, first, last, np.uint8(code), own, 0)
+                for child in range(width):
+                    seen[row, child] += np.float32(own[0, child])
+                first = last
+            for child in range(width):
+                left[row, child] -= seen[row, child]
+                whole[1, child] += seen[row, child]
+        add_planes(seen, whole, 1, shares, rows, whole, sums)
+        if edges:
+            drop_empty(seen, whole, 1, shares, rows, sums)
+
+
+@compiled
+def flush(sums: Any, samples: int, by_sample: int, edges: bool, total: Any, block: int) -> None:
+    """Add Σ (r − α)² / (r + α) of the cells held in ``sums`` to ``total`` and clear them."""
+    for child in range(sums.shape[1]):
+        value = 2.0 * samples - 4.0 * np.float64(sums[0, child])
+        if edges:
+            value -= by_sample + np.float64(sums[1, child])
+        total[block, child] += value
+    fill(sums, 0, np.float32(0))
+    fill(sums, 1, np.float32(0))

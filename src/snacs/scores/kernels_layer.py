@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from snacs.scores.kernels import compiled, number_codes, sum_pair
-from snacs.scores.kernels_cells import add_planes, add_samples
+from snacs.scores.kernels_cells import SMALL, add_large, add_small, flush
 
 PLANE_BINS = 256
 """Children with more bins than a byte can tell are evaluated one by one."""
 WIDTH = 512
 """Children at a time."""
-COMPARE_COST = 0.12
-"""Cost of comparing and counting one row of bytes, in evaluations of one row of children."""
+ALIGNED = 64
+"""Bytes of a cache line: rows that begin on one are read without touching two."""
+HELD = 128
+"""Samples whose overlaps are summed in single precision before they are flushed."""
 LIMIT = np.float32(2**30)
 
 
@@ -39,7 +41,9 @@ def pack_children(numbers: Any, bins: Any) -> Any:
     order = np.argsort(bins, kind="stable")
     width = min(WIDTH, -(-children // 32) * 32)
     blocks = -(-children // width)
-    codes = np.zeros((blocks, samples, width), np.uint8)
+    room = np.zeros(blocks * samples * width + ALIGNED, np.uint8)
+    first = -room.ctypes.data % ALIGNED
+    codes = room[first : first + blocks * samples * width].reshape(blocks, samples, width)
     for block in range(blocks):
         chosen = order[block * width : (block + 1) * width]
         codes[block, :, : len(chosen)] = rank_bins(numbers[chosen], int(bins[chosen].max())).T
@@ -127,36 +131,67 @@ def sum_children(codes: Any, highest: Any, cells: Any, edges: bool) -> Any:
     order, segment_end, _, cell_end, _, _ = cells
     blocks, _, width = codes.shape
     total = np.zeros((blocks, width), np.float64)
-    most = 4
+    rows = 1
     first = 0
     for cell in range(len(cell_end)):
-        most = max(most, cell_end[cell] - first + 3)
+        rows = max(rows, cell_end[cell] - first)
         first = cell_end[cell]
-    space = (
-        np.empty((most, width), np.float32),
-        np.empty((most, width), np.float32),
-        np.empty((8, width), np.uint8),
-        np.empty(most, np.float32),
-        np.empty(width, np.float32),
-        np.empty(width, np.float32),
-    )
+    seen, left = np.empty((rows + 1, width), np.uint8), np.empty((rows + 1, width), np.uint8)
+    wholes, own = np.empty((PLANE_BINS + 3, width), np.uint8), np.empty((4, width), np.uint8)
+    shares = np.empty(rows + 1, np.float32)
+    whole, sums = np.empty((2, width), np.float32), np.zeros((2, width), np.float32)
+    wide_seen = np.empty((rows + 1, width), np.float32)
+    wide_left = np.empty((rows, width), np.float32)
     for block in range(blocks):
+        own_codes = codes[block]
         start = 0
         first = 0
+        held = 0
+        by_sample = 0
         for cell in range(len(cell_end)):
             ends = segment_end[first : cell_end[cell]]
             first = cell_end[cell]
-            size = ends[-1] - start
             bins: Any = np.int64(1)
             for position in range(start, ends[-1]):
                 bins = max(bins, np.int64(highest[block, order[position]]) + np.int64(1))
-            by_sample = size * (1 + COMPARE_COST * size)
-            by_plane = bins * ((len(ends) + 3) // 4 * 4 + COMPARE_COST * size)
-            if size > 255 or by_plane <= by_sample:
-                add_planes(codes[block], order, ends, start, bins, edges, space, total[block])
+            if ends[-1] - start <= SMALL:
+                by_sample += add_small(
+                    own_codes,
+                    order,
+                    ends,
+                    start,
+                    bins,
+                    edges,
+                    seen,
+                    left,
+                    wholes,
+                    own,
+                    shares,
+                    whole,
+                    sums,
+                )
             else:
-                add_samples(codes[block], order, ends, start, edges, space, total[block])
+                add_large(
+                    own_codes,
+                    order,
+                    ends,
+                    start,
+                    bins,
+                    edges,
+                    wide_seen,
+                    wide_left,
+                    own,
+                    shares,
+                    whole,
+                    sums,
+                )
+            held += ends[-1] - start
             start = ends[-1]
+            if held >= HELD:
+                flush(sums, held, by_sample, edges, total, block)
+                held = 0
+                by_sample = 0
+        flush(sums, held, by_sample, edges, total, block)
     return total
 
 

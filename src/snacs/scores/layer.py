@@ -43,6 +43,7 @@ from snacs.scores.hashing import (
     mean_deviation,
 )
 from snacs.scores.kernels import bin_squares, fresh, number_keys, sort_cells
+from snacs.scores.kernels_columns import turn
 from snacs.scores.kernels_layer import (
     PLANE_BINS,
     number_groups,
@@ -105,7 +106,7 @@ def score_layer(
 
 def _in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
     """(filters, N), measured in bin widths."""
-    return fresh(values.T * np.float32(1 / width))
+    return np.asarray(turn(fresh(values), np.float32(1 / width)))
 
 
 def project_inputs(
