@@ -43,9 +43,18 @@ def document(found: Findings) -> dict[str, Any]:
         ],
         "epochs": list(result.get("epochs") or ()),
         "repair": None if found.repair is None else dict(found.repair),
-        "compare": None if found.compare is None else dict(found.compare),
+        "compare": None if found.compare is None else _comparison(found.compare),
     }
     return {name: plain(value) for name, value in shown.items()}
+
+
+def _comparison(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of numbers per method and target; single images and seeds stay in compare.json."""
+    cells = [
+        {name: value for name, value in cell.items() if not isinstance(value, dict | list)}
+        for cell in facts["cells"]
+    ]
+    return {"dense": facts["dense"], "cells": cells}
 
 
 def plain(value: Any) -> Any:

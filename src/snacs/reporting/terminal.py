@@ -130,8 +130,10 @@ def compare_table(facts: Mapping[str, Any]) -> Table:
         "masked": "masked %",
         "batchnorm": "BatchNorm %",
         "repaired": "repaired %",
+        "retrained": "retrained %",
         "error": "± %",
     }
+    names = {name: title for name, title in names.items() if name in facts["cells"][0]}
     rows = [{title: cell[name] for name, title in names.items()} for cell in facts["cells"]]
     return cost_table(f"Comparison; the dense network has {facts['dense']:.2%}", rows)
 

@@ -171,7 +171,7 @@ function showTraining() {
 }
 
 function showComparison() {
-  const drawn = Object.entries(stages).map(([stage, words]) => chart({
+  const drawn = Object.entries(stages).filter(([stage]) => measured(stage)).map(([stage, words]) => chart({
     id: `compare-${stage}`, title: `Accuracy, ${words}`, span: 4, draw: drawCompare(stage), rows: () => facts.compare.cells,
     words: "The dotted line is the dense network.",
   }));

@@ -98,7 +98,8 @@ function drawRepair(width, colours) {
   }), items);
 }
 
-const stages = { masked: "masked", batchnorm: "BatchNorm re-estimated", repaired: "repaired" };
+const stages = { masked: "masked", batchnorm: "BatchNorm re-estimated", repaired: "repaired", retrained: "retrained" };
+const measured = (stage) => facts.compare.cells.some((cell) => cell[stage] !== undefined);
 
 function drawCompare(stage) {
   return (width, colours) => {
@@ -139,6 +140,7 @@ function compareTable() {
       { name: "method", title: "Method", text: true, class: "name" }, share("target", "Target"),
       share("pruned", "Weights gone"), share("macs", "MACs gone"), share("masked", "Masked"),
       share("batchnorm", "BatchNorm"), share("repaired", "Repaired"),
+      ...(measured("retrained") ? [share("retrained", "Retrained")] : []),
       { name: "error", title: "±", show: (d) => percent(d.error, 2) },
     ],
   }).element;
