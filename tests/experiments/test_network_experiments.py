@@ -97,7 +97,7 @@ def test_curves_are_cut_at_the_threshold(tmp_path, capsys):
 
 def test_single_shot_takes_ours_from_main(tmp_path, capsys):
     cell = {"method": "default", "pruned": 0.7, "epochs": [{}, {}]}
-    cell["stages"] = {"repaired": {"accuracy": 0.8}, "retrained": {"accuracy": 0.9, "among": 0.9}}
+    cell["stages"] = {"repaired": {"accuracy": 0.5}, "retrained": {"accuracy": 0.9}}
     made = {"network": "resnet56", "cells": [cell], "dense": {"accuracy": 0.93}}
     (tmp_path / "main.json").write_text(json.dumps(made))
     words = ["reproduce", "single-shot", "--run", str(tmp_path / "run"), "--quiet", "--json"]

@@ -215,36 +215,48 @@ def draw_curves(plan: Plan, folder: Path, name: str) -> list[Path]:
 
 
 def draw_single_shot(tables: Mapping[str, Rows], folder: Path) -> list[Path]:
-    """Pruning against accuracy; single-shot and iterative methods in two colours, ours marked."""
+    """Pruning against accuracy; single-shot and iterative methods in two colours, ours marked.
+
+    What ours loses beyond the published range is drawn at the lower edge with its value.
+    """
     figure = figure_of(8.6, 3.6)
     kinds = {"single-shot": (BLUE, "o"), "iterative": (ORANGE, "s"), "ours": (BLACK, "*")}
     with style():
         axes = figure.subplots(1, len(tables))
         for axis, (network, rows) in zip(axes, tables.items(), strict=True):
+            floor = min(row["change"] for row in rows if row["kind"] != "ours") - 2.0
             for kind, (colour, mark) in kinds.items():
-                mine = [row for row in rows if row["kind"] == kind]
+                mine = [row for row in rows if row["kind"] == kind and row["change"] >= floor]
                 axis.plot(
                     [row["pruned %"] * 100 for row in mine],
-                    [row["accuracy %"] * 100 for row in mine],
+                    [row["change"] for row in mine],
                     mark,
                     color=colour,
-                    markersize=8 if kind == "ours" else 4,
+                    markersize=9 if kind == "ours" else 4,
                     label=kind,
                 )
             own = [row for row in rows if row["method"].startswith("SNACS")]
             axis.plot(
                 [row["pruned %"] * 100 for row in own],
-                [row["accuracy %"] * 100 for row in own],
+                [row["change"] for row in own],
                 "o",
                 markerfacecolor="none",
                 color=PINK,
                 markersize=9,
                 label="SNACS, published",
             )
+            for order, row in enumerate(row for row in rows if row["change"] < floor):
+                place = (row["pruned %"] * 100, floor + 0.2)
+                axis.plot(*place, "v", color=BLACK, markersize=5)
+                words = f"{row['method'].removeprefix('ours, ')} {row['change']:.1f}"
+                axis.annotate(words, place, (-5, 9 * order), textcoords="offset points", ha="right",
+                              va="center", fontsize=6)  # fmt: skip
+            axis.axhline(0, color=BLACK, linewidth=0.8, linestyle=":")
             axis.set_title(network, fontsize=8)
             axis.set_xlabel("Pruned (%)")
+            axis.set_ylim(bottom=floor)
             axis.grid(linewidth=0.3)
-        axes[0].set_ylabel("Test accuracy (%)")
+        axes[0].set_ylabel("Change of test accuracy (points)")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(
             handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=7
