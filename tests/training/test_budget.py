@@ -39,6 +39,7 @@ def test_a_schedule_is_squeezed_into_its_time_and_keeps_its_shape(seconds, passe
         assert found.epochs >= STEPS or parts == 50_000 // recipe.batch
     shares = [milestone / found.epochs for milestone in found.milestones]
     assert shares == pytest.approx([90 / 300, 180 / 300, 260 / 300])
+    assert (found.warmup > 0) == (parts > 1)
     middle = (found.epochs * 0.5, recipe.epochs * 0.5)
     assert found.rate(middle[0]) == pytest.approx(recipe.rate(middle[1]))
 

@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from snacs.training.recipes import Recipe, scaled
 
 STEPS = 10
 """A run is cut into at least this many parts, so that a kill costs a tenth of it at most."""
+WARMUP = 0.1
 RESERVE = 0.9
 """Share of the time that is planned; the rest is for starting, checkpoints and the final test."""
 
@@ -62,7 +64,8 @@ def pace(model: nn.Module, batches: Iterable[Any], recipe: Recipe, *, steps: int
 def fit(recipe: Recipe, *, seconds: float, images: int, pace: float) -> Schedule:
     """The recipe, squeezed or stretched to ``seconds`` on a machine of that pace.
 
-    Never more passes than the recipe has. Fewer than ten passes are cut into parts.
+    Never more passes than the recipe has. Fewer than ten passes are cut into parts, and get a
+    warm-up of a tenth: a rate that is right for 300 epochs blows up in the first steps of one.
 
     >>> from snacs.training.recipes import RECIPES
     >>> found = fit(RECIPES["train-vgg16"], seconds=1200, images=50_000, pace=0.02)
@@ -75,4 +78,8 @@ def fit(recipe: Recipe, *, seconds: float, images: int, pace: float) -> Schedule
     parts = 1 if passes >= STEPS else math.ceil(STEPS / passes)
     parts = max(1, min(parts, images // recipe.batch))
     epochs = max(1, math.floor(passes * parts))
-    return Schedule(scaled(recipe, epochs), parts)
+    found = scaled(recipe, epochs)
+    if parts > 1 and found.warmup < WARMUP * epochs:
+        words = f"A warm-up of {WARMUP:.0%} was added: there is time for {passes:.2g} passes only."
+        found = replace(found, warmup=WARMUP * epochs, note=f"{found.note} {words}".strip())
+    return Schedule(found, parts)
