@@ -5,8 +5,8 @@ The feature of filter i is the ReLU of its spatial mean, and that mean is linear
     f_i = ReLU( Σ_j W(i, j) · (means of input channel j over the shifted windows) + bias_i ).
 
 So no convolution is run, and since a connection that has gone stays gone at higher levels, each
-connection's contribution is computed once for all levels: it is added to the step at which it
-goes, and the features of a step are the sums over all later steps. Everything is float64.
+connection's contribution is computed once for all levels: a filter is summed up from the
+connections that go last to those that go first (``kernels``). Everything is float64.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from snacs.limits.kernels import sum_steps
 from snacs.values import Evidence, FloatArray, IntArray
 
-_BYTES = 24_000_000  # of the features of all steps of one block of samples
+_BYTES = 26_000_000  # of the features of all steps of one block of samples
 
 
 def unpruned_features(evidence: Evidence, samples: IntArray) -> FloatArray:
@@ -47,24 +48,22 @@ def pruned_features(
     The block's place in ``samples`` and its features, (steps, block, c_out).
     """
     layer = evidence.layer
-    weight = _grouped_weight(evidence)
-    size = max(8, _BYTES // ((steps + 1) * layer.c_out * 8))
-    rows = np.arange(layer.c_out)
-    places = gone_at * layer.c_out + rows[:, None]
+    weight = np.array(evidence.weight, dtype=np.float64)
+    filters = np.arange(layer.c_out)
+    first_channel = filters // (layer.c_out // layer.groups) * layer.c_in
+    columns = np.argsort(-gone_at, axis=1, kind="stable")
+    bias = np.zeros(layer.c_out)
+    if evidence.bias is not None:
+        bias += evidence.bias
+    size = max(8, _BYTES // (steps * layer.c_out * 8) // 8 * 8)
     for start in range(0, len(samples), size):
         chosen = samples[start : start + size]
         means = np.asarray(evidence.window_means[chosen], dtype=np.float64).transpose(1, 2, 0)
-        means = np.ascontiguousarray(means).reshape(layer.groups, layer.c_in, layer.kernel, -1)
-        sums = np.zeros(((steps + 1) * layer.c_out, len(chosen)))
-        for column in range(layer.c_in):
-            part = weight[:, :, column] @ means[:, column]
-            sums[places[:, column]] += part.reshape(layer.c_out, -1)
-        by_step = sums.reshape(steps + 1, layer.c_out, len(chosen))
-        for step in range(steps - 1, 0, -1):
-            by_step[step] += by_step[step + 1]
-        # A connection is there at step t if it goes later: t + 1 … steps.
-        features = np.ascontiguousarray(by_step[1:].transpose(0, 2, 1))
-        yield slice(start, start + len(chosen)), _activate(features, evidence.bias)
+        features = np.empty((steps, len(chosen), layer.c_out))
+        sum_steps(
+            np.array(means, order="C"), weight, first_channel, columns, gone_at, bias, features
+        )
+        yield slice(start, start + len(chosen)), features
 
 
 def _grouped_weight(evidence: Evidence) -> FloatArray:
