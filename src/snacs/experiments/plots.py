@@ -46,7 +46,11 @@ def draw_phi(
                     label=stage if shift == 0 else None,
                 )
         axes[0].axvline(dense * 100, color=BLACK, linewidth=0.8, linestyle=":", label="dense")
-        said = ", ".join(f"{target:.0%}" for target in targets)
+        shapes = "●■▲◆" if len(targets) > 1 else " "
+        said = ", ".join(
+            f"{shapes[index % len(shapes)]} {target:.0%}".strip()
+            for index, target in enumerate(targets)
+        )
         axes[0].set_xlabel(f"Accuracy at {said} pruned (%)")
         axes[0].set_yticks(list(where.values()), [published[name][0] for name in names])
         axes[0].set_ylabel("Scaling φ")
@@ -85,10 +89,17 @@ def draw_sensitivity(limits: Rows, folder: Path, network: str) -> list[Path]:
         axes = np.atleast_1d(figure.subplots(2 if printed else 1, 1, sharex=True, sharey=True))
         where = [row["layer"] for row in limits]
         for axis, words in zip(axes, ("", "printed "), strict=False):
-            for way, colour, mark in (("without", GREY, "o"), ("with", ORANGE, "s")):
+            # Hollow and larger, so that equal limits show both.
+            for way, colour, size, fill in (
+                ("without", BLACK, 5.5, "none"),
+                ("with", ORANGE, 3, ORANGE),
+            ):
                 values = [(row[f"{words}{way} %"] or 0.0) * 100 for row in limits]
                 label = f"{way} protection"
-                axis.plot(where, values, mark, color=colour, markersize=3.5, label=label)
+                axis.plot(
+                    where, values, "o", color=colour, markersize=size, label=label,
+                    markerfacecolor=fill, markeredgewidth=0.8,
+                )  # fmt: skip
             title = "the paper's γ as printed" if words else "ours"
             axis.set_title(title, loc="left", fontsize=8, pad=2)
             axis.set_ylim(-3, 103)
@@ -96,6 +107,7 @@ def draw_sensitivity(limits: Rows, folder: Path, network: str) -> list[Path]:
         shares = [row["protected %"] * 100 for row in limits]
         axes[0].bar(where, shares, color=BLUE, alpha=0.3, width=0.8, label="filters protected")
         axes[-1].set_xlabel(f"Layer of {network}, counted from 1")
+        axes[-1].xaxis.get_major_locator().set_params(integer=True)
         figure.supylabel("Pruned of the layer (%)", fontsize=8)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(
