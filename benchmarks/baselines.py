@@ -32,15 +32,17 @@ def scipy_tree(x: Floats, y: Floats, z: Floats, halves: Halves) -> float:
 
 
 def dictionary_acmi(
-    x: Floats, y: Floats, z: Floats, *, directions: Floats, width: float, shift: Floats
+    x: Floats, y: Floats, z: Floats, *, directions: Floats | None, width: float, shift: Floats
 ) -> float:
     """ACMI (φ = 1, full support) of one pair: every sample is hashed and counted in dictionaries.
 
     This is how the published programs of hash-based estimators (EDGE, on which the paper builds)
-    are written: a hash function of one sample, a loop over samples, dictionaries of tuples.
+    are written: a hash function of one sample, a loop over samples, dictionaries of tuples. Each
+    pair is estimated from its own three variables, and nothing is kept from one pair to the next.
 
-    ``x`` (N, dims), ``y`` (N, dims), ``z`` (N, dims of Z), ``directions`` (dims of Z, count); every
-    variable is given in units of its own spread.
+    ``x`` (N, dims), ``y`` (N, dims), ``z`` (N, dims of Z), every variable in units of its own
+    spread. ``directions`` (dims of Z, count) project Z, as the authors' programs do; with None
+    every coordinate of Z is floored, as the paper prints it, and H2 is the dictionary's own hash.
     """
 
     def cell(sample: Floats, offset: float) -> tuple[float, ...]:
@@ -50,7 +52,7 @@ def dictionary_acmi(
     with_x: dict[Any, int] = {}
     with_y: dict[Any, int] = {}
     alone: dict[Any, int] = {}
-    projected = z @ directions
+    projected = z if directions is None else z @ directions
     for index in range(len(x)):
         i, j = cell(x[index], shift[0]), cell(y[index], shift[1])
         k = cell(projected[index], shift[2])

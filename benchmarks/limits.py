@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import baselines
 from benchmarks.layers import class_maps
-from benchmarks.measure import SEED, Line, best_of, timed
+from benchmarks.measure import CPU, SEED, Line, best_of, timed
 from snacs.config import Config
 from snacs.limits import measure_curves, svm
 from snacs.values import Evidence, Layer
@@ -90,11 +90,13 @@ def _curve(evidence: Evidence, scores: np.ndarray) -> np.ndarray:
 def _speed(
     evidence: Evidence, maps: torch.Tensor, weight: torch.Tensor, scores: np.ndarray, sizes: Sizes
 ) -> Iterator[Line]:
-    ours = min(timed(lambda: _curve(evidence, scores)) for _ in range(2))
+    ours = min(timed(lambda: _curve(evidence, scores), clock=CPU) for _ in range(2))
     way = (maps, weight, scores, evidence.labels)
-    each = float(np.mean([timed(_one_level(way, level)) for level in sizes.timed_levels]))
+    each = float(
+        np.mean([timed(_one_level(way, level), clock=CPU) for level in sizes.timed_levels])
+    )
     title = f"limit curve, {LEVELS} levels, {sizes.filters} filters, {sizes.images:,} images"
-    notes = (f"extrapolated from {len(sizes.timed_levels)} levels", "1 thread")
+    notes = (f"extrapolated from {len(sizes.timed_levels)} levels", "1 thread, CPU seconds")
     yield Line(
         f"{title}, against refit and convolve",
         each * LEVELS / ours,
@@ -122,7 +124,7 @@ def _network_seconds(sizes: Sizes) -> float:
     model = seeded(NETWORKS["vgg16"].build, SEED).eval()
     images = torch.randn(sizes.passed, 3, 32, 32, generator=torch.Generator().manual_seed(SEED))
     with torch.inference_mode():
-        seconds = best_of(1, lambda: model(images))
+        seconds = best_of(1, lambda: model(images), clock=CPU)
     return seconds * sizes.images / sizes.passed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.measure import best_of
+from benchmarks.measure import CPU, best_of
 from snacs.config import Config
 from snacs.scores import layer as layer_view
 from snacs.scores import score
@@ -59,33 +59,33 @@ def measure(width: int = 512, repeats: int = 5000) -> Rates:
     """Byte adds, and float32 divisions with their sum, as fast as compiled loops do them."""
     rows = np.ones((16, width), np.uint8)
     total = np.zeros(width, np.uint8)
-    adds = best_of(9, lambda: _add(total, rows, repeats))
+    adds = best_of(9, lambda: _add(total, rows, repeats), clock=CPU)
     top, bottom = np.ones(width, np.float32), np.full(width, 3, np.float32)
     sums = np.zeros(width, np.float32)
-    divisions = best_of(9, lambda: _divide(sums, top, bottom, repeats))
+    divisions = best_of(9, lambda: _divide(sums, top, bottom, repeats), clock=CPU)
     return Rates(rows.size * repeats / adds, width * repeats / divisions)
 
 
 def work_of(evidence: Evidence, options: Mapping[str, Any], *, seed: int) -> Work:
     """Count samples and segments by listening to one run of the layer view."""
-    parents: list[tuple[int, int]] = []
+    parents: list[np.ndarray] = []
     bins: list[np.ndarray] = []
-    sort_cells, pack_children = layer_view.sort_cells, layer_view.pack_children
+    sum_parents, pack_children = layer_view.sum_parents, layer_view.pack_children
 
-    def sorting(*arguments: Any) -> Any:
-        cells = sort_cells(*arguments)
-        parents.append((len(cells[0]), len(cells[1])))
-        return cells
+    def summing(*arguments: Any) -> Any:
+        total, found = sum_parents(*arguments)
+        parents.extend(found[:, 2:])
+        return total, found
 
     def packing(numbers: Any, counts: Any) -> Any:
         bins.append(counts)
         return pack_children(numbers, counts)
 
-    layer_view.sort_cells, layer_view.pack_children = sorting, packing  # type: ignore[assignment]
+    layer_view.sum_parents, layer_view.pack_children = summing, packing  # type: ignore[assignment]
     try:
         score(evidence, Config.preset("default", **options), seed=seed)
     finally:
-        layer_view.sort_cells, layer_view.pack_children = sort_cells, pack_children
+        layer_view.sum_parents, layer_view.pack_children = sum_parents, pack_children
     samples, segments = np.sum(parents, axis=0, dtype=float)
     children = bins[0]
     return Work(

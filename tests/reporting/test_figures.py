@@ -65,6 +65,7 @@ def test_the_command_draws_run_times(runtime, tmp_path, capsys):
     assert main(["figure", "runtime", str(runtime), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["file"] == str(out)
     assert out.read_bytes().startswith(b"<?xml")
+    assert b"mathdefault" not in out.read_bytes()  # ticks are numbers, not TeX
 
 
 def test_mistakes_say_what_to_give(run, runtime, tmp_path, monkeypatch):

@@ -201,6 +201,7 @@ def _runtime(rows: Sequence[Mapping[str, Any]]) -> Figure:
     axis.set(xscale="log", yscale="log", xlabel="Groups per layer", ylabel="Run time (s)")
     groups = sorted({row["groups"] for row in rows})
     axis.set_xticks(groups, [str(group) for group in groups])
+    axis.yaxis.set_major_formatter("{x:g}")  # matplotlib's own would be mathematics, not text
     axis.minorticks_off()
     axis.grid(axis="y", linewidth=0.3)
     axis.legend(frameon=False, fontsize=7)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled, number_codes, sum_pair
+from snacs.scores.kernels import compiled, number_codes, sort_cells, sum_pair
 from snacs.scores.kernels_cells import SMALL, add_large, add_small, flush
 
 PLANE_BINS = 256
@@ -193,6 +193,45 @@ def sum_children(codes: Any, highest: Any, cells: Any, edges: bool) -> Any:
                 by_sample = 0
         flush(sums, held, by_sample, edges, total, block)
     return total
+
+
+@compiled
+def sum_parents(
+    projection: Any,
+    inputs: Any,
+    directions: Any,
+    starts: Any,
+    shift: Any,
+    y: Any,
+    y_bins: Any,
+    codes: Any,
+    highest: Any,
+    edges: bool,
+    first: int,
+    last: int,
+) -> Any:
+    """:func:`sum_children` of the parents first … last, from their projection to their sums.
+
+    Parent p has the inputs starts[p] … starts[p + 1]; ``y`` (parents, N) are its bin numbers.
+
+    Returns
+    -------
+    total : (parents, blocks, WIDTH)
+    found : (parents, 4) cells of Z, singletons, informative samples, segments
+    """
+    blocks, _, width = codes.shape
+    total = np.empty((last - first, blocks, width), np.float64)
+    found = np.empty((last - first, 4), np.float64)
+    for parent in range(first, last):
+        own = slice(starts[parent], starts[parent + 1])
+        z, cells_z = number_without(projection, inputs[own], directions[own], shift)
+        cells = sort_cells(z, cells_z, y[parent], y_bins[parent])
+        total[parent - first] = sum_children(codes, highest, cells, edges)
+        found[parent - first, 0] = cells_z
+        found[parent - first, 1] = cells[5]
+        found[parent - first, 2] = len(cells[0])
+        found[parent - first, 3] = len(cells[1])
+    return total, found
 
 
 @compiled

@@ -50,6 +50,7 @@ from snacs.scores.kernels_layer import (
     number_without,
     pack_children,
     sum_children,
+    sum_parents,
     sum_rows,
 )
 from snacs.scores.occupancy import MEASURES, occupancy_of
@@ -60,6 +61,9 @@ from snacs.values import Evidence
 Numbers = tuple[NDArray[np.int32], int]
 Planes = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int64]]
 Rest = Callable[[slice], Numbers]
+
+TOGETHER = 8
+"""Parents per call of a kernel: enough to hide the call, few enough to share out among threads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,10 +182,12 @@ class _View:
         rows = [slice(part.start - first, part.stop - first) for part in self.block.rows]
         x = self._side(self.outputs, self.raw_outputs, rows, shift[0])
         y = self._side(self.inputs, self.raw_inputs, list(self.block.columns), shift[1])
-        rest = self._rest(shift[2])
         planes = None
         if self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS:
             planes = pack_children(x.numbers, x.bins)
+        if planes is not None and self._projects:
+            return self._score_together(shift[2], x, y, planes, found, threads=threads)
+        rest = self._rest(shift[2])
         results = map_threads(
             lambda parent: self._score_parent(parent, x, y, planes, rest),
             range(len(self.block.columns)),
@@ -190,6 +196,54 @@ class _View:
         for _, counts in results:
             found += counts
         return np.stack([values for values, _ in results], axis=1)
+
+    @property
+    def _projects(self) -> bool:
+        """True where Z is what is left of a projection, False where it is constant or floored."""
+        wide = self.config.conditional and len(self.block.columns) > 1
+        return wide and self.config.hash == "projection"
+
+    def _score_together(
+        self,
+        shift: np.float32,
+        x: _Side,
+        y: _Side,
+        planes: Planes,
+        found: NDArray[np.float64],
+        *,
+        threads: int,
+    ) -> NDArray[np.float64]:
+        """:meth:`score` for φ = 1 and projections: a kernel takes some parents from end to end."""
+        columns = self.block.columns
+        starts = np.array([part.start for part in columns] + [columns[-1].stop])
+        projection, directions = project_inputs(self.inputs, self.directions, self.config.width)
+        codes, highest, place = planes
+        edges = self.config.support == "edges"
+        results = map_threads(
+            lambda first: sum_parents(
+                projection,
+                self.inputs,
+                directions,
+                starts,
+                shift,
+                y.numbers,
+                y.bins,
+                codes,
+                highest,
+                edges,
+                first,
+                min(first + TOGETHER, len(columns)),
+            ),
+            range(0, len(columns), TOGETHER),
+            threads=threads,
+        )
+        counts = np.concatenate([own for _, own in results])
+        found[:3] += counts[:, :3].sum(axis=0)
+        found[3] += x.mean_bins * len(columns)
+        found[4] += y.bins.sum()
+        sums = np.concatenate([own for own, _ in results]).reshape(len(columns), -1)[:, place]
+        sums[:, x.bins == 1] = 0  # exactly, whatever single precision makes of N · (1/N)
+        return np.asarray(sums.T / (2 * self.inputs.shape[1]))
 
     def _side(
         self,
