@@ -20,6 +20,7 @@ def test_the_parts_of_a_pass_share_no_image_and_repeat():
         assert sorted(torch.cat(seen).tolist()) == sorted(
             (torch.arange(len(train.pixels)) if train.index is None else train.index).tolist()
         )
+        assert all(len(part) % 50 == 0 for part in seen[:-1])
         turns.append(seen)
     assert not torch.equal(turns[0][0], turns[1][0])
     first, again = (next(iter(Parts(batches, 4).at_epoch(5)))[0] for _ in range(2))
@@ -34,5 +35,6 @@ def test_one_part_is_the_whole_epoch():
 
 def test_a_part_holds_at_least_a_batch():
     batches = open_data("digits", split="train").batches(500, shuffle=3)
-    with pytest.raises(InputError, match="between 1 and 2"):
-        Parts(batches, 3)
+    assert [len(list(Parts(batches, 3).at_epoch(part))) for part in range(3)] == [1, 1, 1]
+    with pytest.raises(InputError, match="between 1 and 3"):
+        Parts(batches, 4)

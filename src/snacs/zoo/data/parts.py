@@ -15,15 +15,15 @@ from snacs.zoo.data.images import Batches
 class Parts:
     """Batches of which every pass over the images is cut into ``count`` parts.
 
-    ``at_epoch(e)`` gives part ``e % count`` of pass ``e // count``: the parts of a pass share no
-    image, and each pass is cut anew.
+    ``at_epoch(e)`` gives part ``e % count`` of pass ``e // count``. A part is a whole number of
+    batches, the parts of a pass share no image, and each pass is cut anew.
     """
 
     batches: Batches
     count: int
 
     def __post_init__(self) -> None:
-        most = max(1, len(self.batches.images) // self.batches.batch_size)
+        most = max(1, len(self.batches))
         if not 1 <= self.count <= most:
             raise InputError(f"'count' must lie between 1 and {most}. Got {self.count}.")
 
@@ -36,7 +36,10 @@ class Parts:
         seed = np.random.SeedSequence((self.batches.shuffle or 0, turn, 0x9A27)).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed[0]))
         order = torch.randperm(len(images), generator=generator)
-        mine = images.subset(order.tensor_split(self.count)[part])
+        # Cut between batches: a part that ends within one would drop what is left of it.
+        bounds = np.linspace(0, len(self.batches), self.count + 1).round().astype(int)
+        size = self.batches.batch_size
+        mine = images.subset(order[bounds[part] * size : bounds[part + 1] * size])
         return mine.batches(
             self.batches.batch_size,
             shuffle=self.batches.shuffle,
