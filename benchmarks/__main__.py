@@ -1,7 +1,7 @@
 """``python -m benchmarks``: every claim about speed, measured in one run, with its ratio.
 
-Options: ``--only scores,limits,network,scipy`` for some of them, ``--small`` for tiny sizes (does
-it run?), ``--out FILE`` for the JSON. Takes some minutes; take final figures on an idle machine.
+Options: ``--only scores,limits,network,sparse,scipy`` for some of them, ``--small`` for tiny sizes
+(does it run?), ``--out FILE`` for the JSON. Takes some minutes; take final figures when idle.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import limits, network, scores
+from benchmarks import limits, network, scores, sparse
 from benchmarks.measure import Line, machine
 
 PARTS: dict[str, Callable[[bool], Iterator[Line]]] = {
     "scores": lambda small: scores.lines(scores.Sizes.small() if small else scores.Sizes()),
     "limits": lambda small: limits.lines(limits.Sizes.small() if small else limits.Sizes()),
     "network": lambda small: network.lines(network.Sizes.small() if small else network.Sizes()),
+    "sparse": lambda small: sparse.lines(sparse.Sizes.small() if small else sparse.Sizes()),
     "scipy": lambda small: scores.scipy_lines(scores.Sizes.small() if small else scores.Sizes()),
 }
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -22,6 +22,8 @@ from snacs.runtime.lowering import lower, trace
 from snacs.runtime.program import Program, build
 from snacs.runtime.running import Runner
 from snacs.runtime.steps import Conv, Lowered, TorchStep
+
+Key = TypeVar("Key")
 
 _TOLERANCE = 1e-4
 """Of the largest output: what sums in another order, and BatchNorm in the weights, may differ."""
@@ -127,7 +129,7 @@ class Compiled(nn.Module):
             self._lowered[dense] = lower(self._graph[0], self._example, dense=dense)
         return self._lowered[dense]
 
-    def _runner(self, images: int, dense: frozenset[str], *, blocked: bool) -> Runner:
+    def _runner(self, images: int, dense: frozenset[str], *, blocked: bool, threads: int) -> Runner:
         lowered = self._lower(dense)
         key = (dense, blocked)
         if key not in self._programs:
@@ -137,7 +139,7 @@ class Compiled(nn.Module):
             lowered,
             self._programs[key],
             images=images,
-            threads=torch.get_num_threads(),
+            threads=threads,
         )
 
     def _choice(self, x: Tensor) -> _Choice:
@@ -149,20 +151,25 @@ class Compiled(nn.Module):
     def _choose(self, x: Tensor) -> _Choice:
         """Measure both layouts and torch's dense layers, and take what is fastest."""
         images, none = int(x.shape[0]), frozenset[str]()
-        runners = {name: self._runner(images, none, blocked=name == "images") for name in _LAYOUTS}
-        times = _seconds({name: partial(runner, x) for name, runner in runners.items()})
-        layout = min(_LAYOUTS, key=times.__getitem__)
-        profiles = {name: _by_layer(runner) for name, runner in runners.items()}
+        allowed = torch.get_num_threads()
+        runners = {
+            (name, threads): self._runner(images, none, blocked=name == "images", threads=threads)
+            for name in _LAYOUTS
+            for threads in sorted({1, allowed})  # small networks are over before help comes
+        }
+        times = _seconds({key: partial(runner, x) for key, runner in runners.items()})
+        layout, threads = min(runners, key=times.__getitem__)
+        runner, dense = runners[layout, threads], none
+        profiles = {name: _by_layer(runners[name, allowed]) for name in _LAYOUTS}
         steps = {s.layer: s for s in self._lower(none).steps if isinstance(s, Conv)}
         by_torch = {name: self._dense_seconds(step, images) for name, step in steps.items()}
         ours = profiles[layout]
         slower = frozenset(
             name for name in steps if by_torch[name] < _CLEARLY * ours.get(name, 0.0)
         )
-        runner, dense = runners[layout], none
         if slower:
             # Going to torch and back costs time as well: the whole network decides.
-            mixed = self._runner(images, slower, blocked=layout == "images")
+            mixed = self._runner(images, slower, blocked=layout == "images", threads=threads)
             again = _seconds({"ours": partial(runner, x), "mixed": partial(mixed, x)})
             if again["mixed"] < _CLEARLY * again["ours"]:
                 runner, dense = mixed, slower
@@ -201,13 +208,13 @@ _LAYOUTS = ("pixels", "images")
 
 
 def _seconds(
-    calls: dict[str, Callable[[], Any]], *, rounds: int = 7, limit: float = 1.0
-) -> dict[str, float]:
+    calls: dict[Key, Callable[[], Any]], *, rounds: int = 7, limit: float = 1.0
+) -> dict[Key, float]:
     """Best time of each call, in turn, so that other work on the machine disturbs all alike.
 
     After ``limit`` seconds no further round is begun, but there are two at least.
     """
-    best = dict.fromkeys(calls, np.inf)
+    best: dict[Key, float] = dict.fromkeys(calls, np.inf)
     begun = time.perf_counter()
     for done in range(rounds):
         if done >= 2 and time.perf_counter() - begun > limit:

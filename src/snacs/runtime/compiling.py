@@ -8,7 +8,15 @@ from typing import Any
 
 import numba
 
-_FILES = ("atomics.py", "fields.py", "kernels.py", "planes.py", "threads.py", "vectors.py")
+_FILES = (
+    "atomics.py",
+    "exchange.py",
+    "fields.py",
+    "kernels.py",
+    "planes.py",
+    "threads.py",
+    "vectors.py",
+)
 
 # numba keeps compiled code by the age of one file, but functions here have those of other files
 # compiled into them. Code of other sources must not be found.

@@ -10,7 +10,8 @@ from typing import Any
 
 from snacs.runtime import fields as f
 from snacs.runtime.compiling import compiled
-from snacs.runtime.planes import copy, mean, pack, pool, unpack
+from snacs.runtime.exchange import pack, unpack
+from snacs.runtime.planes import copy, mean, pool
 from snacs.runtime.vectors import LANES, fill, finish, make_row, make_taps
 
 _shared4 = make_taps(4, 9, shared=True)

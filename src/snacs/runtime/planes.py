@@ -1,4 +1,4 @@
-"""Compiled operations that go row by row: copies, pooling, means, and the exchange with torch."""
+"""Compiled operations that go row by row: copies, pooling, means."""
 
 from __future__ import annotations
 
@@ -138,38 +138,3 @@ def mean(op: Any, first: int, last: int, arena: Any, sums: Any) -> None:
         place = op[f.OUT] + channel * op[f.OUT_PLANE] + op[f.OUT_ORIGIN]
         for lane in range(unit):
             arena[place + lane] = total[lane] / np.float32(width * op[f.HEIGHT])
-
-
-@compiled
-def pack(op: Any, first: int, last: int, block: int, images: int, arena: Any, io: Any) -> None:
-    unit, width, size = op[f.UNIT], op[f.COLUMNS], op[f.HEIGHT] * op[f.COLUMNS]
-    here = min(unit, images - block * unit)
-    for channel in range(first, last):
-        for y in range(op[f.HEIGHT]):
-            place = op[f.OUT] + channel * op[f.OUT_PLANE] + op[f.OUT_ORIGIN] + y * op[f.OUT_ROW]
-            out = arena[place : place + width * unit]
-            for lane in range(here):
-                image = (block * unit + lane) * op[f.CHANNELS] + channel
-                at = op[f.IO] + image * size + y * width
-                row = io[at : at + width]
-                for x in range(width):
-                    out[x * unit + lane] = row[x]
-            for lane in range(here, unit):
-                for x in range(width):
-                    out[x * unit + lane] = 0
-
-
-@compiled
-def unpack(op: Any, first: int, last: int, block: int, images: int, arena: Any, io: Any) -> None:
-    unit, width, size = op[f.UNIT], op[f.COLUMNS], op[f.HEIGHT] * op[f.COLUMNS]
-    here = min(unit, images - block * unit)
-    for channel in range(first, last):
-        for y in range(op[f.HEIGHT]):
-            at = op[f.X] + channel * op[f.X_PLANE] + op[f.X_ORIGIN] + y * op[f.X_ROW]
-            values = arena[at : at + width * unit]
-            for lane in range(here):
-                image = (block * unit + lane) * op[f.CHANNELS] + channel
-                place = op[f.IO] + image * size + y * width
-                row = io[place : place + width]
-                for x in range(width):
-                    row[x] = values[x * unit + lane]

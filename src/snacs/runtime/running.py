@@ -16,6 +16,7 @@ from snacs.runtime import fields as f
 from snacs.runtime.program import Program, slot_floats
 from snacs.runtime.steps import Lowered, Segment, TorchStep
 from snacs.runtime.threads import HELPERS, alone, apart, together
+from snacs.runtime.vectors import LANES
 
 Floats = npt.NDArray[np.float32]
 _NO_CLOCK = np.zeros(0, np.int64)
@@ -49,13 +50,16 @@ class Runner:
         self._sums = [aligned(program.sums_floats) for _ in range(threads)]
         self._state = np.zeros(f.COUNTERS + 16 * (len(self.ops) + 1), np.int64)
         sizes = [slot_floats(slot) * images for slot in program.slots]
-        self._io = aligned(max(1, sum(sizes)))
+        # Vectors may begin in the last row and end behind it.
+        self._io = aligned(sum(sizes) + LANES)
         places = np.cumsum([0, *sizes])
         self._slots: dict[str, Tensor] = {}
         for slot, at, size in zip(program.slots, places, sizes, strict=False):
             whole = torch.from_numpy(self._io[at : at + size])
             self._slots[slot.name] = whole.view(images, slot.channels, slot.height, slot.width)
         self._calls = self._prepare()
+        self._inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._output: Any = next(n for n in module.graph.nodes if n.op == "output").args[0]
 
     @property
     def bytes(self) -> int:
@@ -68,22 +72,18 @@ class Runner:
     def __call__(self, x: Tensor) -> Any:
         known: dict[fx.Node, Any] = {}
         segment = 0
-        output = None
-        for node in self.module.graph.nodes:
-            if node.op == "placeholder":
-                # Other arguments have defaults: there is one input.
-                self._give(known, node, x if not node.args else node.args[0])
-            elif node.op == "output":
-                output = node
+        for node in self._inputs:
+            # Other arguments have defaults: there is one input.
+            self._give(known, node, x if not node.args else node.args[0])
         for part in self.lowered.parts:
             if isinstance(part, Segment):
                 self._segment(segment)
                 segment += 1
             else:
                 self._torch(part, known)
-        if output is None:
-            raise RuntimeError("The traced network has no output.")
-        return fx.node.map_arg(output.args[0], lambda node: self._result(known, node))
+        if isinstance(self._output, fx.Node):
+            return self._result(known, self._output)
+        return fx.node.map_arg(self._output, lambda node: self._result(known, node))
 
     def profile(self, times: int = 4) -> npt.NDArray[np.float64]:
         """Seconds of each operation for the whole batch, all threads working together.

@@ -25,33 +25,34 @@ WIDE = bool(llvm.get_host_cpu_features().get("avx512f", False))
 LANES = 16 if WIDE else 8
 """Floats per vector: images of a block, or neighbouring pixels."""
 
-_FLOAT, _INT, _SHORT = ir.FloatType(), ir.IntType(64), ir.IntType(32)
-_VECTOR = ir.VectorType(_FLOAT, LANES)
+FLOAT, INT, SHORT = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+VECTOR = ir.VectorType(FLOAT, LANES)
+FLAGS = ir.VectorType(ir.IntType(1), LANES)
 
 
 def _number(value: int) -> ir.Constant:
-    return ir.Constant(_INT, value)
+    return ir.Constant(INT, value)
 
 
 def data_of(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     return context.make_array(kind)(context, builder, value).data
 
 
-def _load(builder: Any, pointer: Any, index: Any) -> Any:
-    found = builder.load(builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer()))
+def load(builder: Any, pointer: Any, index: Any) -> Any:
+    found = builder.load(builder.bitcast(builder.gep(pointer, [index]), VECTOR.as_pointer()))
     found.align = 4  # taps start anywhere
     return found
 
 
-def _store(builder: Any, vector: Any, pointer: Any, index: Any) -> None:
-    place = builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer())
+def store(builder: Any, vector: Any, pointer: Any, index: Any) -> None:
+    place = builder.bitcast(builder.gep(pointer, [index]), VECTOR.as_pointer())
     builder.store(vector, place).align = 4
 
 
 def _splat(builder: Any, scalar: Any) -> Any:
-    empty = ir.Constant(_VECTOR, ir.Undefined)
-    first = builder.insert_element(empty, scalar, ir.Constant(_SHORT, 0))
-    zeros = ir.Constant(ir.VectorType(_SHORT, LANES), [0] * LANES)
+    empty = ir.Constant(VECTOR, ir.Undefined)
+    first = builder.insert_element(empty, scalar, ir.Constant(SHORT, 0))
+    zeros = ir.Constant(ir.VectorType(SHORT, LANES), [0] * LANES)
     return builder.shuffle_vector(first, empty, zeros)
 
 
@@ -62,7 +63,7 @@ def external(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
 
 def _multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     name = f"llvm.fmuladd.v{LANES}f32"
-    return builder.call(external(builder, name, _VECTOR, [_VECTOR] * 3), [x, y, z])
+    return builder.call(external(builder, name, VECTOR, [VECTOR] * 3), [x, y, z])
 
 
 def make_taps(vectors: int, taps: int, *, shared: bool = False) -> Any:
@@ -131,14 +132,14 @@ def _held(
         for y in range(3):
             row = builder.add(base, table(taps_at, 3 * y))
             for x in range(vectors + 2):
-                column = _load(builder, arena, builder.add(row, _number(x * LANES)))
+                column = load(builder, arena, builder.add(row, _number(x * LANES)))
                 for v in range(max(0, x - 2), min(vectors, x + 1)):
                     held[v, 3 * y + x - v] = column
         return held
     for v in range(vectors):
         base = builder.add(start, table(bases_at, v))
         for t in range(taps):
-            held[v, t] = _load(builder, arena, builder.add(base, table(taps_at, t)))
+            held[v, t] = load(builder, arena, builder.add(base, table(taps_at, t)))
     return held
 
 
@@ -156,19 +157,19 @@ def _loop(
     body, done = builder.append_basic_block("kernel"), builder.append_basic_block("done")
     builder.cbranch(builder.icmp_signed("<", first, last), body, done)
     builder.position_at_end(body)
-    kernel = builder.phi(_INT)
+    kernel = builder.phi(INT)
     kernel.add_incoming(first, before)
-    row = builder.sext(builder.load(builder.gep(pointer[6], [kernel])), _INT)
+    row = builder.sext(builder.load(builder.gep(pointer[6], [kernel])), INT)
     place = builder.mul(row, _number(vectors * LANES))
     places = [builder.add(place, _number(v * LANES)) for v in range(vectors)]
-    sums = [_load(builder, pointer[5], at) for at in places]
+    sums = [load(builder, pointer[5], at) for at in places]
     weight = builder.mul(kernel, _number(taps))
     for t in range(taps):
         at = builder.gep(pointer[7], [builder.add(weight, _number(t))])
         factor = _splat(builder, builder.load(at))
         sums = [_multiply_add(builder, factor, held[v, t], sums[v]) for v in range(vectors)]
     for vector, at in zip(sums, places, strict=True):
-        _store(builder, vector, pointer[5], at)
+        store(builder, vector, pointer[5], at)
     following = builder.add(kernel, _number(1))
     kernel.add_incoming(following, body)
     builder.cbranch(builder.icmp_signed("<", following, last), body, done)
@@ -209,22 +210,22 @@ def make_row(vectors: int) -> Any:
                 place = builder.gep(pointer[3], [builder.add(values[4], _number(v))])
                 bases.append(builder.add(values[1], builder.load(place)))
             places = [_number(v * LANES) for v in range(vectors)]
-            held = [_load(builder, pointer[5], at) for at in places]
+            held = [load(builder, pointer[5], at) for at in places]
             before = builder.block
             body, done = builder.append_basic_block("column"), builder.append_basic_block("done")
             builder.cbranch(builder.icmp_signed("<", values[8], values[9]), body, done)
             builder.position_at_end(body)
-            column = builder.phi(_INT)
+            column = builder.phi(INT)
             column.add_incoming(values[8], before)
-            sums = [builder.phi(_VECTOR) for _ in held]
+            sums = [builder.phi(VECTOR) for _ in held]
             for phi, vector in zip(sums, held, strict=True):
                 phi.add_incoming(vector, before)
-            channel = builder.sext(builder.load(builder.gep(pointer[6], [column])), _INT)
+            channel = builder.sext(builder.load(builder.gep(pointer[6], [column])), INT)
             offset = builder.mul(channel, values[2])
             factor = _splat(builder, builder.load(builder.gep(pointer[7], [column])))
             after = [
                 _multiply_add(
-                    builder, factor, _load(builder, pointer[0], builder.add(base, offset)), phi
+                    builder, factor, load(builder, pointer[0], builder.add(base, offset)), phi
                 )
                 for base, phi in zip(bases, sums, strict=True)
             ]
@@ -234,12 +235,12 @@ def make_row(vectors: int) -> Any:
                 phi.add_incoming(vector, body)
             builder.cbranch(builder.icmp_signed("<", following, values[9]), body, done)
             builder.position_at_end(done)
-            results = [builder.phi(_VECTOR) for _ in held]
+            results = [builder.phi(VECTOR) for _ in held]
             for phi, untouched, summed in zip(results, held, after, strict=True):
                 phi.add_incoming(untouched, before)
                 phi.add_incoming(summed, body)
             for phi, at in zip(results, places, strict=True):
-                _store(builder, phi, pointer[5], at)
+                store(builder, phi, pointer[5], at)
             return context.get_dummy_value()
 
         return signature, generate
@@ -253,7 +254,7 @@ def fill(typing: Any, sums: Any, at: Any, value: Any) -> Any:  # noqa: ARG001
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointer = data_of(context, builder, signature.args[0], values[0])
-        _store(builder, _splat(builder, values[2]), pointer, values[1])
+        store(builder, _splat(builder, values[2]), pointer, values[1])
         return context.get_dummy_value()
 
     return types.void(sums, at, types.float32), generate
@@ -279,19 +280,19 @@ def finish(
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = data_of(context, builder, signature.args[0], values[0])
         total = data_of(context, builder, signature.args[1], values[1])
-        vector = _load(builder, total, values[2])
+        vector = load(builder, total, values[2])
         before = builder.block
         with builder.if_then(builder.icmp_signed(">=", values[4], _number(0))) as after:
-            added = builder.fadd(vector, _load(builder, data, values[4]))
+            added = builder.fadd(vector, load(builder, data, values[4]))
             inside = builder.block
         del after
-        merged = builder.phi(_VECTOR)
+        merged = builder.phi(VECTOR)
         merged.add_incoming(vector, before)
         merged.add_incoming(added, inside)
         low, high = _splat(builder, values[5]), _splat(builder, values[6])
         clipped = builder.select(builder.fcmp_ordered("<", merged, low), low, merged)
         clipped = builder.select(builder.fcmp_ordered(">", clipped, high), high, clipped)
-        _masked_store(builder, clipped, data, values[3], values[7])
+        store_masked(builder, clipped, data, values[3], values[7])
         return context.get_dummy_value()
 
     return (
@@ -300,11 +301,15 @@ def finish(
     )
 
 
-def _masked_store(builder: Any, vector: Any, pointer: Any, index: Any, bits: Any) -> None:
-    flags = ir.VectorType(ir.IntType(1), LANES)
-    mask = builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), flags)
-    place = builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer())
-    arguments = [_VECTOR, _VECTOR.as_pointer(), _SHORT, flags]
+def mask_of(builder: Any, bits: Any) -> Any:
+    """Bit k of a number as lane k of a mask."""
+    return builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), FLAGS)
+
+
+def store_masked(builder: Any, vector: Any, pointer: Any, index: Any, bits: Any) -> None:
+    """Store the lanes whose bits are set."""
+    place = builder.bitcast(builder.gep(pointer, [index]), VECTOR.as_pointer())
+    arguments = [VECTOR, VECTOR.as_pointer(), SHORT, FLAGS]
     name = f"llvm.masked.store.v{LANES}f32.p0"
     store = external(builder, name, ir.VoidType(), arguments)
-    builder.call(store, [vector, place, ir.Constant(_SHORT, 4), mask])
+    builder.call(store, [vector, place, ir.Constant(SHORT, 4), mask_of(builder, bits)])
