@@ -32,6 +32,7 @@ _PLACES = {
     "accuracy": "snacs.network.cost",
     "apply_": "snacs.pipeline",
     "bake_": "snacs.network.masking",
+    "bench": "snacs.benching",
     "compact": "snacs.network.compact",
     "compact_report": "snacs.network.compact",
     "compile": "snacs.runtime.compiled",
@@ -52,6 +53,7 @@ __all__ = ["__version__", *sorted(_PLACES)]
 if TYPE_CHECKING:
     from snacs.artifact import load as load
     from snacs.artifact import save as save
+    from snacs.benching import bench as bench
     from snacs.config import PRESETS as PRESETS
     from snacs.config import Config as Config
     from snacs.config import Goal as Goal

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from snacs.cli.benching import bench_network
 from snacs.cli.comparing import compare_methods
 from snacs.cli.inputs import Inputs, example, open_inputs, open_model, options, plain, run_folder
 from snacs.cli.network_files import compact_network, export_network
@@ -158,6 +159,7 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
     "figure": figure,
     "compact": compact_network,
     "export": export_network,
+    "bench": bench_network,
     "data": fetch_data,
     "reproduce": reproduce,
     "demo": run_demo,

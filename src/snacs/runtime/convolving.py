@@ -16,7 +16,9 @@ from snacs.values import FloatArray
 
 _MANY = 32
 """Kernels per channel from which two vectors of pixels at once pay."""
-_ITEMS = 8
+_CACHE = 32768
+"""Bytes of partial sums that stay in the first cache beside everything else."""
+_ITEMS = 4
 """Items that an operation should have, for several threads to share it."""
 _GHZ = 3.0
 
@@ -198,8 +200,10 @@ def _pair(step: Conv, x: Geometry, out: Geometry) -> int:
         return 1
     if x.unit > 1:
         return 2
-    positions = step.weight.shape[2] * step.weight.shape[3]
-    return 2 if step.kept / positions / step.x.channels >= _MANY else 1
+    blocks = _blocks(step.out.channels, -(-len(_tiles(step, x, out, 1).x) // 2))
+    kernels = step.kept / (step.weight.shape[2] * step.weight.shape[3])
+    cached = 2 * LANES * 4 * step.out.channels / blocks <= _CACHE
+    return 2 if cached and kernels / step.x.channels / blocks >= _MANY else 1
 
 
 def _most(step: Conv, x: Geometry, out: Geometry, *, limit: int) -> int:

@@ -33,7 +33,7 @@ AVERAGE = 29
 count padding too."""
 
 IO = 21
-"""PACK and UNPACK, beside COPY's geometry: where the batch begins in the table of images."""
+"""PACK and UNPACK, beside COPY's geometry: the address of torch's tensor, (n, c, h, w)."""
 
 GENERATION, ACTIVE, NEXT_BLOCK, BLOCKS_DONE, COUNTERS = 0, 8, 16, 24, 32
 """Counters of the threads, a cache line apart; from COUNTERS on, two lines per operation."""

@@ -154,7 +154,6 @@ def work(
     rows: Any,
     weights: Any,
     arena: Any,
-    io: Any,
     sums: Any,
 ) -> None:
     """Items ``first`` to ``last`` of one operation, on one block of the batch's images."""
@@ -172,6 +171,6 @@ def work(
     elif kind == f.MEAN:
         mean(op, first, last, arena, sums)
     elif kind == f.PACK:
-        pack(op, first, last, block, images, arena, io)
+        pack(op, first, last, block, images, arena)
     else:
-        unpack(op, first, last, block, images, arena, io)
+        unpack(op, first, last, block, images, arena)

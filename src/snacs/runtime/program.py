@@ -43,18 +43,13 @@ class Program:
     arena_floats: int
     sums_floats: int
 
-    def bound_ops(self, images: int) -> npt.NDArray[np.int64]:
-        """The operations with the places of exchanged tensors for this many images."""
-        ops = self.ops.copy()
-        places = np.cumsum([0, *(slot_floats(slot) * images for slot in self.slots)])
-        for op in ops:
+    def exchanges(self) -> dict[str, list[int]]:
+        """Operations that read or write each of ``slots``; IO holds its number in the table."""
+        found: dict[str, list[int]] = {slot.name: [] for slot in self.slots}
+        for index, op in enumerate(self.ops):
             if op[f.KIND] in (f.PACK, f.UNPACK):
-                op[f.IO] = places[op[f.IO]]
-        return ops
-
-
-def slot_floats(value: Value) -> int:
-    return value.channels * value.height * value.width
+                found[self.slots[op[f.IO]].name].append(index)
+        return found
 
 
 def build(lowered: Lowered, *, images: bool) -> Program:

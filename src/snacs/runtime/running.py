@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, fx
 
 from snacs.runtime import fields as f
-from snacs.runtime.program import Program, slot_floats
+from snacs.runtime.program import Program
 from snacs.runtime.steps import Lowered, Segment, TorchStep
 from snacs.runtime.threads import HELPERS, alone, apart, together
-from snacs.runtime.vectors import LANES
 
 Floats = npt.NDArray[np.float32]
 _NO_CLOCK = np.zeros(0, np.int64)
@@ -44,53 +43,100 @@ class Runner:
         self.module, self.lowered, self.program = module, lowered, program
         self.images, self.threads = images, threads
         self.blocks = -(-images // program.unit)
-        self.ops = program.bound_ops(images)
+        self.ops = program.ops.copy()
         spaces = threads if self.blocks >= threads else 1
         self._arenas = [aligned(program.arena_floats) for _ in range(spaces)]
         self._sums = [aligned(program.sums_floats) for _ in range(threads)]
         self._state = np.zeros(f.COUNTERS + 16 * (len(self.ops) + 1), np.int64)
-        sizes = [slot_floats(slot) * images for slot in program.slots]
-        # Vectors may begin in the last row and end behind it.
-        self._io = aligned(sum(sizes) + LANES)
-        places = np.cumsum([0, *sizes])
+        self._exchanges = program.exchanges()
+        nodes = module.graph.nodes
+        self._inputs = [node for node in nodes if node.op == "placeholder"]
+        self._output: Any = next(node for node in nodes if node.op == "output").args[0]
         self._slots: dict[str, Tensor] = {}
-        for slot, at, size in zip(program.slots, places, sizes, strict=False):
-            whole = torch.from_numpy(self._io[at : at + size])
-            self._slots[slot.name] = whole.view(images, slot.channels, slot.height, slot.width)
+        direct = self._direct()
+        for slot in program.slots:
+            if slot.name not in direct:
+                self._slots[slot.name] = torch.zeros(images, slot.channels, slot.height, slot.width)
+                self._point(slot.name, self._slots[slot.name])
         self._calls = self._prepare()
-        self._inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
-        self._output: Any = next(n for n in module.graph.nodes if n.op == "output").args[0]
+
+    def _direct(self) -> set[str]:
+        """Values that go straight from the caller's tensor, or into the one that is returned."""
+        views = self.lowered.views
+        found = {views[node][0].name for node in self._inputs if node in views}
+        if not isinstance(self._output, fx.Node) or self._output not in views:
+            return found
+        name = views[self._output][0].name
+        readers = [part.node for part in self.lowered.parts if isinstance(part, TorchStep)]
+        inside = {
+            value.name
+            for part in self.lowered.parts
+            if isinstance(part, Segment)
+            for value in part.inputs
+        }
+        inside |= {views[n][0].name for r in readers for n in r.all_input_nodes if n in views}
+        inside |= {views[reader][0].name for reader in readers if reader in views}
+        return found if name in inside else found | {name}
+
+    def _point(self, name: str, tensor: Tensor) -> None:
+        """Have the operations that exchange a value use this tensor."""
+        for index in self._exchanges.get(name, ()):
+            self.ops[index, f.IO] = tensor.data_ptr()
 
     @property
     def bytes(self) -> int:
         """Memory for tensors, tables and weights."""
         program = self.program
-        arrays: list[npt.NDArray[Any]] = [*self._arenas, *self._sums, self._io, self.ops]
+        arrays: list[npt.NDArray[Any]] = [*self._arenas, *self._sums, self.ops]
         arrays += [program.ints, program.rows, program.floats]
-        return sum(int(array.nbytes) for array in arrays)
+        slots = sum(slot.numel() * 4 for slot in self._slots.values())
+        return slots + sum(int(array.nbytes) for array in arrays)
 
     def __call__(self, x: Tensor) -> Any:
         known: dict[fx.Node, Any] = {}
-        segment = 0
+        x = x.contiguous()
         for node in self._inputs:
             # Other arguments have defaults: there is one input.
-            self._give(known, node, x if not node.args else node.args[0])
+            known[node] = x if not node.args else node.args[0]
+            if node in self.lowered.views:
+                self._point(self.lowered.views[node][0].name, x)
+        result = self._result(known)
+        segment = 0
         for part in self.lowered.parts:
             if isinstance(part, Segment):
                 self._segment(segment)
                 segment += 1
             else:
                 self._torch(part, known)
-        if isinstance(self._output, fx.Node):
-            return self._result(known, self._output)
-        return fx.node.map_arg(self._output, lambda node: self._result(known, node))
+        if result is not None:
+            return result
+        return fx.node.map_arg(self._output, lambda node: self._copied(known, node))
+
+    def _result(self, known: dict[fx.Node, Any]) -> Tensor | None:
+        """The tensor to return, if our kernels write it."""
+        node = self._output
+        if not isinstance(node, fx.Node) or node in known or node not in self.lowered.views:
+            return None
+        value, shape = self.lowered.views[node]
+        if value.name in self._slots or value.name not in self._exchanges:
+            return None
+        result = torch.empty(self.images, *shape)
+        self._point(value.name, result)
+        return result
 
     def profile(self, times: int = 4) -> npt.NDArray[np.float64]:
         """Seconds of each operation for the whole batch, all threads working together.
 
-        Best of ``times``; the input is what the last call left.
+        Best of ``times``, on zeros.
         """
         best = np.full(len(self.ops), np.inf)
+        scratch = [
+            torch.zeros(self.images, slot.channels, slot.height, slot.width)
+            for slot in self.program.slots
+        ]
+        for slot, tensor in zip(self.program.slots, scratch, strict=True):
+            if slot.name not in self._slots:  # the caller's tensors are not ours any more
+                self._point(slot.name, tensor)
         for segment, (begin, end) in enumerate(self.program.ranges):
             clock = np.zeros(end - begin + 1, np.int64)
             for _ in range(times):
@@ -115,7 +161,7 @@ class Runner:
         value, shape = self.lowered.views[node]
         return self._slots[value.name].view(self.images, *shape)
 
-    def _result(self, known: dict[fx.Node, Any], node: fx.Node) -> Any:
+    def _copied(self, known: dict[fx.Node, Any], node: fx.Node) -> Any:
         found = self._take(known, node)
         # Slots are written again by the next call; the caller's tensor must not be.
         return found if node in known else found.clone()
@@ -158,7 +204,7 @@ class Runner:
         return [(self.ops, begin, end, *tables) for begin, end in program.ranges]
 
     def _alone(self, index: int, first: int, last: int) -> None:
-        alone(*self._calls[index], self._arenas[0], self._io, self._sums[0], first, last)
+        alone(*self._calls[index], self._arenas[0], self._sums[0], first, last)
 
     def _apart(self, index: int, blocks: int) -> None:
         generation = int(self._state[f.GENERATION])
@@ -166,7 +212,7 @@ class Runner:
 
         def call(thread: int, leads: bool) -> None:
             arena, sums = self._arenas[thread], self._sums[thread]
-            apart(*self._calls[index], arena, self._io, sums, *shared, leads)
+            apart(*self._calls[index], arena, sums, *shared, leads)
 
         self._with_helpers(call)
 
@@ -176,7 +222,7 @@ class Runner:
 
         def call(thread: int, leads: bool) -> None:
             arena, sums = self._arenas[0], self._sums[thread]
-            together(*self._calls[index], arena, self._io, sums, *shared, leads, clock)
+            together(*self._calls[index], arena, sums, *shared, leads, clock)
 
         self._with_helpers(call)
 

@@ -34,7 +34,6 @@ def alone(
     rows: Any,
     weights: Any,
     arena: Any,
-    io: Any,
     sums: Any,
     first: int,
     last: int,
@@ -43,7 +42,7 @@ def alone(
     for block in range(first, last):
         for index in range(begin, end):
             op = ops[index]
-            work(op, 0, op[f.ITEMS], block, images, ints, rows, weights, arena, io, sums)
+            work(op, 0, op[f.ITEMS], block, images, ints, rows, weights, arena, sums)
 
 
 @compiled
@@ -56,7 +55,6 @@ def together(
     rows: Any,
     weights: Any,
     arena: Any,
-    io: Any,
     sums: Any,
     block: int,
     state: Any,
@@ -83,7 +81,7 @@ def together(
             if piece >= pieces:
                 break
             until = min(items, (piece + 1) * grain)
-            work(op, piece * grain, until, block, images, ints, rows, weights, arena, io, sums)
+            work(op, piece * grain, until, block, images, ints, rows, weights, arena, sums)
             fetch_add(state, counter + 8, 1)
         looks = 0
         while peek(state, counter + 8) < pieces:
@@ -108,7 +106,6 @@ def apart(
     rows: Any,
     weights: Any,
     arena: Any,
-    io: Any,
     sums: Any,
     blocks: int,
     state: Any,
@@ -122,7 +119,7 @@ def apart(
         block = fetch_add(state, f.NEXT_BLOCK, 1)
         if block >= blocks:
             break
-        alone(ops, begin, end, images, ints, rows, weights, arena, io, sums, block, block + 1)
+        alone(ops, begin, end, images, ints, rows, weights, arena, sums, block, block + 1)
         fetch_add(state, f.BLOCKS_DONE, 1)
     if leads:
         looks = 0

@@ -1,0 +1,134 @@
+"""``snacs bench``: what pruning brought in time, memory and bytes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from snacs.artifact import inspect, load
+from snacs.benching import Bench, bench
+from snacs.cli.inputs import example, open_model
+from snacs.cli.showing import out, say
+from snacs.errors import InputError, RunFolderError
+from snacs.experiments.gammas import paper_limits
+from snacs.files import write_json
+from snacs.network.masking import apply_
+from snacs.plans import Plan
+from snacs.reporting import terminal
+from snacs.reporting.folder import run_below
+from snacs.store import read_run
+from snacs.zoo.weights import find_weights
+
+Arguments = argparse.Namespace
+
+
+def bench_network(arguments: Arguments) -> None:
+    """Find the network, put masks on it if asked, measure, show, and keep the figures."""
+    if arguments.threads is not None:
+        if arguments.threads < 1:
+            raise InputError(f"--threads must be at least 1. Got {arguments.threads}.")
+        torch.set_num_threads(arguments.threads)
+    batches = _batches(arguments.batches)
+    folder, model, images = _open(arguments)
+    if arguments.masks is not None:
+        _mask_(model, arguments.network, arguments.masks)
+    found = bench(
+        model,
+        images,
+        batches=batches,
+        seconds=arguments.seconds,
+        onnx=not arguments.no_onnx,
+        memory=not arguments.no_memory,
+        progress=None if arguments.quiet or arguments.json else lambda text: say(arguments, text),
+    )
+    target = arguments.run or folder
+    if target is not None:
+        write_json(target / "bench.json", found.as_dict())
+    out(arguments, found.as_dict(), *_tables(found, layers=arguments.layers))
+    if target is not None:
+        say(arguments, f"Kept in {target / 'bench.json'}; `snacs report {target}` shows it.")
+
+
+def _batches(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"--batches must be numbers like 1,16,64. Got {text!r}.") from None
+
+
+def _open(arguments: Arguments) -> tuple[Path | None, nn.Module, Tensor]:
+    """The run folder, if it is one; the network; and two images for it."""
+    path = Path(arguments.network)
+    if path.suffix == ".snacs":
+        if arguments.weights is not None:
+            raise InputError(f"{path} holds its own weights; leave --weights out.")
+        shape = inspect(path).provenance.get("input_shape")
+        if arguments.shape is None and isinstance(shape, list) and shape:
+            arguments.shape = ",".join(str(side) for side in shape)
+        return None, load(path), example(arguments, None)
+    folder = None
+    if path.is_dir():
+        folder = run_below(path)
+        known = read_run(folder).get("arguments")
+        name = known.get("network") if isinstance(known, dict) else None
+        if not isinstance(name, str) or not (folder / "pruned.safetensors").exists():
+            raise RunFolderError(
+                f"{path} holds no pruned network: `snacs prune` writes one. For the masks of a "
+                f"plan give its network: snacs bench NET --masks {path / 'plan'}."
+            )
+        arguments.network, arguments.weights = name, folder / "pruned.safetensors"
+    if arguments.weights is None:
+        arguments.weights = find_weights(arguments.network)
+    model, entry = open_model(arguments)
+    return folder, model, example(arguments, entry)
+
+
+def _mask_(model: nn.Module, network: str, masks: str) -> None:
+    """``uniform:0.8``, ``gamma`` (the paper's limits) or a plan's folder."""
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Conv2d | nn.Linear)
+    }
+    if masks == "gamma":
+        limits = paper_limits(network)
+    elif masks.startswith("uniform:"):
+        try:
+            share = float(masks.removeprefix("uniform:"))
+        except ValueError:
+            share = -1.0
+        if not 0 <= share < 1:
+            raise InputError(f"--masks uniform:SHARE needs a share in [0, 1). Got {masks!r}.")
+        limits = dict.fromkeys(list(layers)[1:-1], share)
+    elif Path(masks).is_dir():
+        plan = Plan.load(Path(masks))
+        apply_(model, plan.masks, structure=plan.structure, silence=plan.config.silence)
+        return
+    else:
+        raise InputError(
+            f"--masks must be uniform:SHARE, gamma or the folder of a plan. Got {masks!r}."
+        )
+    apply_(model, {name: _largest(layers[name], limit) for name, limit in limits.items() if limit})
+
+
+def _largest(layer: nn.Module, limit: float) -> Any:
+    """Keep the kernels of largest L2 norm; timing does not depend on which."""
+    weight: Any = layer.weight
+    scores = weight.detach().flatten(2).norm(dim=2) if weight.ndim > 2 else weight.detach().abs()
+    scores = scores.numpy()
+    order = np.argsort(scores, axis=None, kind="stable")
+    keep = np.ones(scores.size, bool)
+    keep[order[: int(limit * scores.size)]] = False
+    return keep.reshape(scores.shape)
+
+
+def _tables(found: Bench, *, layers: bool) -> list[Any]:
+    parts: list[Any] = [terminal.cost_table("Latency and size", found.rows)]
+    if layers:
+        parts.append(terminal.cost_table("Layers in the sparse runtime", found.layers))
+    return [*parts, "\n".join(found.notes)]
