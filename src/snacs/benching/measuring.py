@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -86,6 +87,7 @@ def bench(
         raise InputError(f"bench needs an example batch. Got {type(example).__name__}.")
     x = tensors[0].detach().cpu()
     tell = progress or (lambda _: None)
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     rows: list[Row] = []
     layers: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="snacs-bench-") as place:
@@ -97,8 +99,19 @@ def bench(
             times = _race(field.contenders, images, seconds)
             rows += _rows(field, images, times, memory=memory)
             layers += _layers(field, size)
-    notes = (*verdict(rows, layers), *field.notes)
+    notes = (*verdict(rows, layers), *_busy(load), *field.notes)
     return Bench(tuple(rows), tuple(layers), notes)
+
+
+def _busy(load: float) -> list[str]:
+    """A warning if others had the cores, which hurts threads that wait for each other most."""
+    cores = os.cpu_count() or 1
+    if load < 0.5 * cores:
+        return []
+    return [
+        f"The machine was busy (load {load:.1f} on {cores} cores): several threads suffer most, "
+        "and not all libraries alike. Measure again when it is idle, or with one thread."
+    ]
 
 
 def _race(

@@ -26,6 +26,21 @@ from snacs.zoo.weights import find_weights
 
 Arguments = argparse.Namespace
 
+_COLUMNS = {
+    "what": "what",
+    "batch": "batch",
+    "median_ms": "median ms",
+    "best_ms": "best ms",
+    "spread": "±",
+    "images_per_second": "images/s",
+    "speedup_best": "×",
+    "ideal": "ideal",
+    "of_ideal": "of ideal",
+    "peak_mb": "peak MB",
+    "file_mb": "file MB",
+}
+"""What the table in the terminal shows of a row; the JSON has all of it."""
+
 
 def bench_network(arguments: Arguments) -> None:
     """Find the network, put masks on it if asked, measure, show, and keep the figures."""
@@ -128,7 +143,8 @@ def _largest(layer: nn.Module, limit: float) -> Any:
 
 
 def _tables(found: Bench, *, layers: bool) -> list[Any]:
-    parts: list[Any] = [terminal.cost_table("Latency and size", found.rows)]
+    rows = [{title: row[name] for name, title in _COLUMNS.items()} for row in found.rows]
+    parts: list[Any] = [terminal.cost_table("× is over dense torch, by best times", rows)]
     if layers:
         parts.append(terminal.cost_table("Layers in the sparse runtime", found.layers))
     return [*parts, "\n".join(found.notes)]
