@@ -30,13 +30,6 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-def inlined(function: F) -> F:
-    """The same for small steps of a kernel: a call hands over seven words per array."""
-    return cast(
-        F, numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)(function)
-    )
-
-
 def fresh(values: Any) -> NDArray[np.float32]:
     """A contiguous, writable float32 copy.
 

@@ -2,7 +2,7 @@
 
 ``codes`` (N, children) holds one byte per sample and child, ``order`` the samples of a parent. Each
 step is one loop over children, which the compiler turns into vector instructions; samples are
-taken eight at a time because such a loop costs some 50 ns however short its rows are.
+taken several at a time because such a loop costs some 50 ns however short its rows are.
 """
 
 from __future__ import annotations
@@ -11,34 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import inlined
+from snacs.scores.kernels import compiled
 
 
-@inlined
+@compiled
 def count_equal(
     codes: Any, order: Any, first: int, last: int, own: int, counts: Any, row: int
 ) -> None:
     """Add to a row of counts how many of the samples first … last equal the sample ``own``."""
     width = codes.shape[1]
     position = first
-    while position + 7 < last:
-        one, two = order[position], order[position + 1]
-        three, four = order[position + 2], order[position + 3]
-        five, six = order[position + 4], order[position + 5]
-        seven, eight = order[position + 6], order[position + 7]
-        for child in range(width):
-            counts[row, child] += (
-                np.uint8(codes[one, child] == codes[own, child])
-                + np.uint8(codes[two, child] == codes[own, child])
-                + np.uint8(codes[three, child] == codes[own, child])
-                + np.uint8(codes[four, child] == codes[own, child])
-                + np.uint8(codes[five, child] == codes[own, child])
-                + np.uint8(codes[six, child] == codes[own, child])
-                + np.uint8(codes[seven, child] == codes[own, child])
-                + np.uint8(codes[eight, child] == codes[own, child])
-            )
-        position += 8
-    if position + 3 < last:
+    while position + 3 < last:
         one, two = order[position], order[position + 1]
         three, four = order[position + 2], order[position + 3]
         for child in range(width):
@@ -49,20 +32,14 @@ def count_equal(
                 + np.uint8(codes[four, child] == codes[own, child])
             )
         position += 4
-    if position + 1 < last:
-        one, two = order[position], order[position + 1]
-        for child in range(width):
-            counts[row, child] += np.uint8(codes[one, child] == codes[own, child]) + np.uint8(
-                codes[two, child] == codes[own, child]
-            )
-        position += 2
-    if position < last:
+    while position < last:
         one = order[position]
         for child in range(width):
             counts[row, child] += np.uint8(codes[one, child] == codes[own, child])
+        position += 1
 
 
-@inlined
+@compiled
 def count_code(
     codes: Any, order: Any, first: int, last: int, code: Any, counts: Any, row: int
 ) -> None:
@@ -97,26 +74,20 @@ def count_code(
                 + np.uint8(codes[four, child] == code)
             )
         position += 4
-    if position + 1 < last:
-        one, two = order[position], order[position + 1]
-        for child in range(width):
-            counts[row, child] += np.uint8(codes[one, child] == code) + np.uint8(
-                codes[two, child] == code
-            )
-        position += 2
-    if position < last:
+    while position < last:
         one = order[position]
         for child in range(width):
             counts[row, child] += np.uint8(codes[one, child] == code)
+        position += 1
 
 
-@inlined
+@compiled
 def fill(values: Any, row: int, value: Any) -> None:
     for child in range(values.shape[1]):
         values[row, child] = value
 
 
-@inlined
+@compiled
 def select_whole(codes: Any, sample: int, wholes: Any, bins: int, own: Any, row: int) -> None:
     """The whole of each child's own byte; three rows behind ``bins`` are read, not used."""
     for first in range(0, bins, 4):

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled, inlined
+from snacs.scores.kernels import compiled
 from snacs.scores.kernels_bytes import count_code, count_equal, fill, select_whole
 
 TINY = np.float32(1e-12)
@@ -36,7 +36,7 @@ LONG = 2
 """Segments of at least bins / LONG samples are evaluated by plane: a plane needs fewer steps."""
 
 
-@inlined
+@compiled
 def add_planes(
     seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, whole: Any, sums: Any
 ) -> None:
@@ -68,7 +68,7 @@ def drop_empty(seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, sums: 
             sums[1, child] += expected if seen[row, child] == 0 else np.float32(0)
 
 
-@inlined
+@compiled
 def add_two_samples(own: Any, one: Any, two: Any, edges: bool, sums: Any) -> None:
     """Add α / (r + α) of two samples to ``sums``; for edges, take α / r off its row 1.
 
@@ -135,7 +135,7 @@ def add_samples(
     return samples
 
 
-@inlined
+@compiled
 def count_planes(
     codes: Any,
     order: Any,
