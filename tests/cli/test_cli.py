@@ -140,6 +140,8 @@ def test_a_network_of_the_users_own_and_a_folder_of_images(tmp_path):
         (["demo", "--target", "2"], "0 and 1"),
         (["compare", "small-conv", "--weights", "W", "--data", "digits", "--test-images", "0"],
          "--test-images"),
+        (["compare", "small-conv", "--weights", "W", "--methods", "l2,l1", "--against", "paper"],
+         "--against"),
         (["report", "gone"], "gone"),
         (["retrain", "gone", "--epochs", "1"], "gone"),
     ],
@@ -162,7 +164,10 @@ def test_usage_errors_exit_with_2(capsys):
 
 
 def test_help_teaches_without_importing_torch(tmp_path):
-    for command in ("layers", "plan", "prune", "retrain", "compare", "report", "data", "demo"):
+    for command in (
+        "layers", "plan", "prune", "retrain", "compare", "train", "reproduce", "report", "data",
+        "demo",
+    ):  # fmt: skip
         code = (
             "import sys, snacs.cli\n"
             "try: snacs.cli.main(sys.argv[1:])\n"

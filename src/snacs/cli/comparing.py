@@ -30,6 +30,8 @@ FEW = 1000
 def compare_methods(arguments: Arguments) -> None:
     """Make all cells, or read those that are there, and show them in one table."""
     targets, methods = fractions(arguments.targets, "--targets"), arguments.methods.split(",")
+    if arguments.against is not None and arguments.against not in methods:
+        raise InputError(f"--against must be one of {', '.join(methods)}. Got {arguments.against}.")
     inputs = open_inputs(arguments)
     material = material_of(arguments, inputs)
     recipe = recipe_of(arguments)

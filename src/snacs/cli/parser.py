@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     retrain.add_argument("run", type=Path, metavar="RUN", help="run folder of `snacs prune`")
     retrain.add_argument("--epochs", type=int, required=True, help="how many epochs")
     _training(retrain)
-    add_train(add, data, shown)
+    add_train(add, shown)
     add_compare(add, network, data, work, shown)
     report = add(
         "report",

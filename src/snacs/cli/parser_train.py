@@ -9,7 +9,6 @@ from pathlib import Path
 
 def add_train(
     add: Callable[..., argparse.ArgumentParser],
-    data: argparse.ArgumentParser,
     shown: argparse.ArgumentParser,
 ) -> None:
     """The arguments of ``snacs train``."""
@@ -20,10 +19,19 @@ def add_train(
         "  snacs train vgg16 --budget 2h                              # as many as fit\n"
         "  snacs train vgg16 --from vgg16.safetensors --rate 0.05 --recipe scratch --epochs 10\n\n"
         "Interrupted? The same command goes on where it stopped and ends with the same bits.",
-        data,
         shown,
     )
     parser.add_argument("network", metavar="NET", help="zoo name or package.module:factory")
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "--data",
+        metavar="DATA",
+        help="digits, cifar10[:folder], a folder of class folders, or an .npz file with x and y "
+        "(what the zoo trains the network on)",
+    )
+    data.add_argument("--size", type=int, metavar="PIXELS", help="side of the images (their own)")
+    data.add_argument("--mean", metavar="M,M,M", help="normalisation (the zoo's)")
+    data.add_argument("--std", metavar="S,S,S", help="normalisation (the zoo's)")
     group = parser.add_argument_group("training")
     group.add_argument("--recipe", metavar="NAME", help="by name (train-NET, else scratch)")
     group.add_argument("--epochs", type=int, metavar="N", help="the recipe scaled to N epochs")
