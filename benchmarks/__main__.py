@@ -1,7 +1,8 @@
 """``python -m benchmarks``: every claim about speed, measured in one run, with its ratio.
 
-Options: ``--only scores,limits,network,sparse,scipy`` for some of them, ``--small`` for tiny sizes
-(does it run?), ``--out FILE`` for the JSON. Takes some minutes; take final figures when idle.
+Options: ``--only scores,limits,network,sparse,running,filters,scipy`` for some of them, ``--small``
+for tiny sizes (does it run?), ``--out FILE`` for the JSON. Takes some minutes; take final figures
+when the machine is idle.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import limits, network, scores, sparse
+from benchmarks import limits, network, running, scores, sparse
 from benchmarks.measure import Line, machine
 
 PARTS: dict[str, Callable[[bool], Iterator[Line]]] = {
@@ -21,6 +22,10 @@ PARTS: dict[str, Callable[[bool], Iterator[Line]]] = {
     "limits": lambda small: limits.lines(limits.Sizes.small() if small else limits.Sizes()),
     "network": lambda small: network.lines(network.Sizes.small() if small else network.Sizes()),
     "sparse": lambda small: sparse.lines(sparse.Sizes.small() if small else sparse.Sizes()),
+    "running": lambda small: running.lines(running.Sizes.small() if small else running.Sizes()),
+    "filters": lambda small: running.filter_lines(
+        running.FilterSizes.small() if small else running.FilterSizes()
+    ),
     "scipy": lambda small: scores.scipy_lines(scores.Sizes.small() if small else scores.Sizes()),
 }
 

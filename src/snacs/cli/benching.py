@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +14,7 @@ from snacs.benching import Bench, bench
 from snacs.cli.inputs import example, open_model
 from snacs.cli.showing import out, say
 from snacs.errors import InputError, RunFolderError
-from snacs.experiments.gammas import paper_limits
+from snacs.experiments.gammas import largest_kernels, paper_limits
 from snacs.files import write_json
 from snacs.network.masking import apply_
 from snacs.plans import Plan
@@ -105,11 +104,8 @@ def _open(arguments: Arguments) -> tuple[Path | None, nn.Module, Tensor]:
 
 def _mask_(model: nn.Module, network: str, masks: str) -> None:
     """``uniform:0.8``, ``gamma`` (the paper's limits) or a plan's folder."""
-    layers = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Conv2d | nn.Linear)
-    }
+    kinds = (nn.Conv2d, nn.Linear)
+    layers = [name for name, module in model.named_modules() if isinstance(module, kinds)]
     if masks == "gamma":
         limits = paper_limits(network)
     elif masks.startswith("uniform:"):
@@ -119,7 +115,7 @@ def _mask_(model: nn.Module, network: str, masks: str) -> None:
             share = -1.0
         if not 0 <= share < 1:
             raise InputError(f"--masks uniform:SHARE needs a share in [0, 1). Got {masks!r}.")
-        limits = dict.fromkeys(list(layers)[1:-1], share)
+        limits = dict.fromkeys(layers[1:-1], share)
     elif Path(masks).is_dir():
         plan = Plan.load(Path(masks))
         apply_(model, plan.masks, structure=plan.structure, silence=plan.config.silence)
@@ -128,18 +124,7 @@ def _mask_(model: nn.Module, network: str, masks: str) -> None:
         raise InputError(
             f"--masks must be uniform:SHARE, gamma or the folder of a plan. Got {masks!r}."
         )
-    apply_(model, {name: _largest(layers[name], limit) for name, limit in limits.items() if limit})
-
-
-def _largest(layer: nn.Module, limit: float) -> Any:
-    """Keep the kernels of largest L2 norm; timing does not depend on which."""
-    weight: Any = layer.weight
-    scores = weight.detach().flatten(2).norm(dim=2) if weight.ndim > 2 else weight.detach().abs()
-    scores = scores.numpy()
-    order = np.argsort(scores, axis=None, kind="stable")
-    keep = np.ones(scores.size, bool)
-    keep[order[: int(limit * scores.size)]] = False
-    return keep.reshape(scores.shape)
+    apply_(model, largest_kernels(model, {n: limit for n, limit in limits.items() if limit}))
 
 
 def _tables(found: Bench, *, layers: bool) -> list[Any]:

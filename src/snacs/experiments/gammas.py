@@ -7,9 +7,13 @@ say; the readings here are those whose totals agree with the paper's results, wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 from torch import nn
 
 from snacs.errors import InputError
+from snacs.values import BoolArray
 from snacs.zoo.networks import NETWORKS
 
 VGG16 = (
@@ -84,3 +88,18 @@ def paper_limits(network_name: str, *, sensitivity: bool = False) -> dict[str, f
         if isinstance(module, nn.Conv2d | nn.Linear)
     ]
     return {name: float(limit) for name, limit in zip(names, printed[network_name], strict=True)}
+
+
+def largest_kernels(model: nn.Module, limits: Mapping[str, float]) -> dict[str, BoolArray]:
+    """Masks (c_out, c_in) that keep the kernels of largest L2 norm, at a limit per layer.
+
+    For measuring time, which does not depend on which kernels stay.
+    """
+    masks = {}
+    for name, limit in limits.items():
+        weight = model.get_submodule(name).weight.detach().numpy()  # type: ignore[operator]
+        scores = np.sqrt((weight.reshape(*weight.shape[:2], -1) ** 2).sum(axis=2))
+        keep = np.ones(scores.size, bool)
+        keep[np.argsort(scores, axis=None, kind="stable")[: int(limit * scores.size)]] = False
+        masks[name] = keep.reshape(scores.shape)
+    return masks
