@@ -21,7 +21,9 @@ from snacs.scores.acmi import estimate
 from snacs.scores.kernels import number_codes
 
 
-@pytest.mark.parametrize("part", ["scores", "limits", "network", "sparse", "running", "filters", "scipy"])
+@pytest.mark.parametrize(
+    "part", ["scores", "limits", "network", "sparse", "running", "filters", "scipy"]
+)
 def test_every_part_runs_at_tiny_sizes_and_writes_json(part, tmp_path, capsys):
     assert main(["--small", "--only", part, "--out", str(tmp_path / "b.json")]) == 0
     facts = json.loads((tmp_path / "b.json").read_text())
