@@ -89,14 +89,18 @@ def score_layer(
     """
     layer = evidence.layer
     scores = np.zeros((layer.c_out, layer.c_in))
-    unit_in, unit_out = mean_deviation(evidence.inputs), mean_deviation(evidence.outputs)
+    both = (evidence.inputs, evidence.outputs)
+    unit_in, unit_out = map_threads(mean_deviation, both, threads=threads)
     shifts = draw_shifts(rng, config.shifts)
     if unit_in == 0 or unit_out == 0:
         return scores, {}
     blocks = blocks_of(layer, config.groups)
     terms = scaling_terms(config.scaling, group_norms(evidence.weight, blocks))
-    inputs = _in_bins(evidence.inputs, unit_in * config.width)
-    outputs = _in_bins(evidence.outputs, unit_out * config.width)
+    inputs, outputs = map_threads(
+        lambda side: _in_bins(side[0], side[1] * config.width),
+        zip(both, (unit_in, unit_out), strict=True),
+        threads=threads,
+    )
     found = np.zeros(MEASURES)
     for block in blocks:
         view = _View.draw(evidence, config, rng, block, terms, inputs, outputs)
@@ -180,8 +184,11 @@ class _View:
         """(row groups, column groups) scores at one shift; adds their occupancy."""
         first = self.block.rows[0].start
         rows = [slice(part.start - first, part.stop - first) for part in self.block.rows]
-        x = self._side(self.outputs, self.raw_outputs, rows, shift[0])
-        y = self._side(self.inputs, self.raw_inputs, list(self.block.columns), shift[1])
+        sides = (
+            (self.outputs, self.raw_outputs, rows, shift[0]),
+            (self.inputs, self.raw_inputs, list(self.block.columns), shift[1]),
+        )
+        x, y = map_threads(lambda side: self._side(*side), sides, threads=threads)
         planes = None
         if self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS:
             planes = pack_children(x.numbers, x.bins)
