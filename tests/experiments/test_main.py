@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 import torch
@@ -78,6 +79,7 @@ def test_the_paper_stands_beside_its_networks():
     assert [row["accuracy %"] for row in _published("resnet50")] == [0.7465, 0.736, 0.729, 0.7236]
 
 
+@cache
 def _structure(network):
     entry = NETWORKS[network]
     return find_structure(entry.build().eval(), torch.zeros(2, *entry.shape))
