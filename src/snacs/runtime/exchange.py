@@ -25,19 +25,105 @@ from snacs.runtime.vectors import (
 )
 
 _FLOATS = ir.FloatType().as_pointer()
-_PLACES = ir.VectorType(_FLOATS, LANES)
 _ALIGN = ir.Constant(SHORT, 4)
 _ZEROS = ir.Constant(VECTOR, [0.0] * LANES)
 
 
-def _places(builder: Any, address: Any, step: Any) -> Any:
-    """Addresses of one float of each image, ``step`` floats apart."""
-    vector = ir.Constant(_PLACES, ir.Undefined)
-    for lane in range(LANES):
-        skip = builder.mul(step, ir.Constant(INT, 4 * lane))
-        place = builder.inttoptr(builder.add(address, skip), _FLOATS)
-        vector = builder.insert_element(vector, place, ir.Constant(SHORT, lane))
-    return vector
+def _turned(builder: Any, rows: list[Any]) -> list[Any]:
+    """A square of vectors transposed, by exchanging ever larger blocks between pairs of them."""
+    size = 1
+    while size < LANES:
+        for first in range(LANES):
+            if first & size:
+                continue
+            low, high = rows[first], rows[first + size]
+            lanes = range(LANES)
+            above = [lane if not lane & size else LANES + (lane ^ size) for lane in lanes]
+            below = [lane ^ size if not lane & size else LANES + lane for lane in lanes]
+            kind = ir.VectorType(SHORT, LANES)
+            rows[first] = builder.shuffle_vector(low, high, ir.Constant(kind, above))
+            rows[first + size] = builder.shuffle_vector(low, high, ir.Constant(kind, below))
+        size *= 2
+    return rows
+
+
+def _mask_of_image(builder: Any, lane: int, images: Any, pixels: Any) -> Any:
+    """The pixels' mask for an image that is there, none for one that is not."""
+    there = builder.icmp_signed("<", ir.Constant(INT, lane), images)
+    return builder.select(there, pixels, ir.Constant(INT, 0))
+
+
+def _image(builder: Any, address: Any, step: Any, lane: int) -> Any:
+    """Where the pixels of one image begin; images are ``step`` floats apart."""
+    return builder.add(address, builder.mul(step, ir.Constant(INT, 4 * lane)))
+
+
+@inline
+def turn_in(
+    typing: Any,  # noqa: ARG001
+    sums: Any,
+    address: Any,  # noqa: ARG001
+    step: Any,  # noqa: ARG001
+    pixels: Any,  # noqa: ARG001
+    images: Any,  # noqa: ARG001
+) -> Any:
+    """``sums[pixel, image] = memory[address, image · step + pixel]``, a square; else 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = data_of(context, builder, signature.args[0], values[0])
+        rows = []
+        for lane in range(LANES):
+            mask = _mask_of_image(builder, lane, values[4], values[3])
+            rows.append(_masked_load(builder, _image(builder, values[1], values[2], lane), mask))
+        for lane, row in enumerate(_turned(builder, rows)):
+            store(builder, row, data, ir.Constant(INT, lane * LANES))
+        return context.get_dummy_value()
+
+    return types.void(sums, types.int64, types.int64, types.int64, types.int64), generate
+
+
+@inline
+def turn_out(
+    typing: Any,  # noqa: ARG001
+    address: Any,  # noqa: ARG001
+    step: Any,  # noqa: ARG001
+    sums: Any,
+    pixels: Any,  # noqa: ARG001
+    images: Any,  # noqa: ARG001
+) -> Any:
+    """``memory[address, image · step + pixel] = sums[pixel, image]``, a square."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = data_of(context, builder, signature.args[2], values[2])
+        rows = [load(builder, data, ir.Constant(INT, lane * LANES)) for lane in range(LANES)]
+        for lane, row in enumerate(_turned(builder, rows)):
+            mask = _mask_of_image(builder, lane, values[4], values[3])
+            place = builder.inttoptr(_image(builder, values[0], values[1], lane), _FLOATS)
+            store_masked(builder, row, place, ir.Constant(INT, 0), mask)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, sums, types.int64, types.int64), generate
+
+
+def _masked_load(builder: Any, address: Any, bits: Any) -> Any:
+    """Masked, since what lies behind a tensor's end may not be ours to read."""
+    name = f"llvm.masked.load.v{LANES}f32.p0"
+    read = external(builder, name, VECTOR, [VECTOR.as_pointer(), SHORT, FLAGS, VECTOR])
+    source = builder.inttoptr(address, VECTOR.as_pointer())
+    return builder.call(read, [source, _ALIGN, mask_of(builder, bits), _ZEROS])
+
+
+@inline
+def move(typing: Any, target: Any, place: Any, source: Any, at: Any) -> Any:  # noqa: ARG001
+    """``target[place] = source[at]``, a vector."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        to = data_of(context, builder, signature.args[0], values[0])
+        vector = load(builder, data_of(context, builder, signature.args[2], values[2]), values[3])
+        store(builder, vector, to, values[1])
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
 
 
 @inline
@@ -46,11 +132,7 @@ def take(typing: Any, arena: Any, place: Any, address: Any, mask: Any) -> Any:  
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         data = data_of(context, builder, signature.args[0], values[0])
-        # Masked: what lies behind a tensor's end may not be ours to read.
-        name = f"llvm.masked.load.v{LANES}f32.p0"
-        read = external(builder, name, VECTOR, [VECTOR.as_pointer(), SHORT, FLAGS, VECTOR])
-        source = builder.inttoptr(values[2], VECTOR.as_pointer())
-        vector = builder.call(read, [source, _ALIGN, mask_of(builder, values[3]), _ZEROS])
+        vector = _masked_load(builder, values[2], values[3])
         store_masked(builder, vector, data, values[1], values[3])
         return context.get_dummy_value()
 
@@ -71,85 +153,47 @@ def give(typing: Any, address: Any, arena: Any, place: Any, mask: Any) -> Any:  
     return types.void(types.int64, arena, types.int64, types.int64), generate
 
 
-@inline
-def collect(
-    typing: Any,  # noqa: ARG001
-    arena: Any,
-    place: Any,  # noqa: ARG001
-    address: Any,  # noqa: ARG001
-    step: Any,  # noqa: ARG001
-    mask: Any,  # noqa: ARG001
-) -> Any:
-    """``arena[place + lane] = memory[address, lane · step]`` in the lanes of ``mask``, else 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        data = data_of(context, builder, signature.args[0], values[0])
-        name = f"llvm.masked.gather.v{LANES}f32.v{LANES}p0"
-        gather = external(builder, name, VECTOR, [_PLACES, SHORT, FLAGS, VECTOR])
-        places = _places(builder, values[2], values[3])
-        vector = builder.call(gather, [places, _ALIGN, mask_of(builder, values[4]), _ZEROS])
-        store(builder, vector, data, values[1])
-        return context.get_dummy_value()
-
-    numbers = (types.int64, types.int64, types.int64, types.int64)
-    return types.void(arena, *numbers), generate
-
-
-@inline
-def spread(
-    typing: Any,  # noqa: ARG001
-    address: Any,  # noqa: ARG001
-    step: Any,  # noqa: ARG001
-    arena: Any,
-    place: Any,  # noqa: ARG001
-    mask: Any,  # noqa: ARG001
-) -> Any:
-    """``memory[address, lane · step] = arena[place + lane]`` in the lanes of ``mask``."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        data = data_of(context, builder, signature.args[2], values[2])
-        name = f"llvm.masked.scatter.v{LANES}f32.v{LANES}p0"
-        scatter = external(builder, name, ir.VoidType(), [VECTOR, _PLACES, SHORT, FLAGS])
-        vector = load(builder, data, values[3])
-        places = _places(builder, values[0], values[1])
-        builder.call(scatter, [vector, places, _ALIGN, mask_of(builder, values[4])])
-        return context.get_dummy_value()
-
-    numbers = (types.int64, types.int64)
-    return types.void(*numbers, arena, *numbers), generate
-
-
 @compiled
-def pack(op: Any, first: int, last: int, block: int, images: int, arena: Any) -> None:
+def pack(op: Any, first: int, last: int, block: int, images: int, arena: Any, sums: Any) -> None:
     """Channels ``first`` to ``last`` of a block, from torch."""
     unit, width, size = op[f.UNIT], op[f.COLUMNS], op[f.HEIGHT] * op[f.COLUMNS]
     step = op[f.CHANNELS] * size
-    there = (1 << min(unit, images - block * unit)) - 1
+    here = min(unit, images - block * unit)
     for channel in range(first, last):
-        for y in range(op[f.HEIGHT]):
-            place = op[f.OUT] + channel * op[f.OUT_PLANE] + op[f.OUT_ORIGIN] + y * op[f.OUT_ROW]
-            address = op[f.IO] + 4 * (block * unit * step + channel * size + y * width)
-            if unit > 1:
-                for x in range(width):
-                    collect(arena, place + x * unit, address + 4 * x, step, there)
-            else:
+        plane = op[f.OUT] + channel * op[f.OUT_PLANE] + op[f.OUT_ORIGIN]
+        address = op[f.IO] + 4 * (block * unit * step + channel * size)
+        if unit == 1:
+            for y in range(op[f.HEIGHT]):
                 for x in range(0, width, LANES):
-                    take(arena, place + x, address + 4 * x, (1 << min(LANES, width - x)) - 1)
+                    mask = (1 << min(LANES, width - x)) - 1
+                    take(arena, plane + y * op[f.OUT_ROW] + x, address + 4 * (y * width + x), mask)
+            continue
+        for pixel in range(0, size, LANES):
+            count = min(LANES, size - pixel)
+            turn_in(sums, address + 4 * pixel, step, (1 << count) - 1, here)
+            for i in range(count):
+                y, x = (pixel + i) // width, (pixel + i) % width
+                move(arena, plane + y * op[f.OUT_ROW] + x * unit, sums, i * LANES)
 
 
 @compiled
-def unpack(op: Any, first: int, last: int, block: int, images: int, arena: Any) -> None:
+def unpack(op: Any, first: int, last: int, block: int, images: int, arena: Any, sums: Any) -> None:
     """Channels ``first`` to ``last`` of a block, to torch."""
     unit, width, size = op[f.UNIT], op[f.COLUMNS], op[f.HEIGHT] * op[f.COLUMNS]
     step = op[f.CHANNELS] * size
-    there = (1 << min(unit, images - block * unit)) - 1
+    here = min(unit, images - block * unit)
     for channel in range(first, last):
-        for y in range(op[f.HEIGHT]):
-            at = op[f.X] + channel * op[f.X_PLANE] + op[f.X_ORIGIN] + y * op[f.X_ROW]
-            address = op[f.IO] + 4 * (block * unit * step + channel * size + y * width)
-            if unit > 1:
-                for x in range(width):
-                    spread(address + 4 * x, step, arena, at + x * unit, there)
-            else:
+        plane = op[f.X] + channel * op[f.X_PLANE] + op[f.X_ORIGIN]
+        address = op[f.IO] + 4 * (block * unit * step + channel * size)
+        if unit == 1:
+            for y in range(op[f.HEIGHT]):
                 for x in range(0, width, LANES):
-                    give(address + 4 * x, arena, at + x, (1 << min(LANES, width - x)) - 1)
+                    mask = (1 << min(LANES, width - x)) - 1
+                    give(address + 4 * (y * width + x), arena, plane + y * op[f.X_ROW] + x, mask)
+            continue
+        for pixel in range(0, size, LANES):
+            count = min(LANES, size - pixel)
+            for i in range(count):
+                y, x = (pixel + i) // width, (pixel + i) % width
+                move(sums, i * LANES, arena, plane + y * op[f.X_ROW] + x * unit)
+            turn_out(address + 4 * pixel, step, sums, (1 << count) - 1, here)

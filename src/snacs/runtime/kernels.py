@@ -171,6 +171,6 @@ def work(
     elif kind == f.MEAN:
         mean(op, first, last, arena, sums)
     elif kind == f.PACK:
-        pack(op, first, last, block, images, arena)
+        pack(op, first, last, block, images, arena, sums)
     else:
-        unpack(op, first, last, block, images, arena)
+        unpack(op, first, last, block, images, arena, sums)

@@ -15,11 +15,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from snacs.runtime import fields as f
 from snacs.runtime.atomics import fetch_add, pause, peek, ticks
 from snacs.runtime.compiling import compiled
 from snacs.runtime.kernels import work
 
+_LISTEN = 20_000
+"""Looks at the bell before a helper goes to sleep: some tenths of a millisecond."""
 _PATIENCE = 2000
 """Looks at a counter before the core is offered to others: some microseconds."""
 
@@ -171,29 +175,45 @@ class Helpers:
     def ask(self, calls: list[Callable[[], None]]) -> None:
         """Have each call made by one helper; nobody waits for them."""
         while len(self._threads) < len(calls):
-            thread = threading.Thread(target=_serve, args=(self._calls,), daemon=True)
+            serve = (self._calls, self._bell)
+            thread = threading.Thread(target=_serve, args=serve, daemon=True)
             thread.start()
             if not self._threads:
                 atexit.register(self._dismiss)
             self._threads.append(thread)
         for call in calls:
             self._calls.put(call)
+        self._bell[0] += 1
 
     def _forget(self) -> None:
         """A forked process has the object, but not the threads."""
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._bell = np.zeros(1, np.int64)
 
     def _dismiss(self) -> None:
         for _ in self._threads:
             self._calls.put(None)
+        self._bell[0] += 1
         for thread in self._threads:
             thread.join(timeout=5)
 
 
-HELPERS = Helpers()
+@compiled
+def _listen(bell: Any, heard: int) -> None:
+    """Wait a little for the bell, without Python: who runs a network once mostly does so again."""
+    for look in range(_LISTEN):
+        if peek(bell, 0) != heard:
+            return
+        pause(look > _PATIENCE)
 
 
-def _serve(calls: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+def _serve(calls: queue.SimpleQueue[Callable[[], None] | None], bell: Any) -> None:
     while (call := calls.get()) is not None:
         call()
+        heard = int(bell[0])  # before looking: calls come first, then the bell
+        if calls.empty():
+            _listen(bell, heard)
+
+
+HELPERS = Helpers()
