@@ -87,9 +87,16 @@ class Compiled(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         x = self._checked(x)
-        with torch.no_grad(), self._lock:
-            self._last = self._choice(x)
-            return self._last.runner(x)
+        with self._lock:
+            choice = self._choices.get((len(x), torch.get_num_threads()))
+            if choice is None:
+                with torch.no_grad():
+                    choice = self._choice(x)
+            self.__dict__["_last"] = choice  # a module's own way to set attributes takes longer
+            if not choice.in_torch:
+                return choice.runner(x)
+            with torch.no_grad():
+                return choice.runner(x)
 
     @property
     def layers(self) -> tuple[LayerChoice, ...]:
@@ -114,10 +121,10 @@ class Compiled(nn.Module):
         return ", ".join(parts)
 
     def _checked(self, x: Tensor) -> Tensor:
-        if not isinstance(x, Tensor) or x.dtype != torch.float32 or x.device.type != "cpu":
+        if not isinstance(x, Tensor) or x.dtype != torch.float32 or not x.is_cpu:
             kind = f"{x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
             raise InputError(f"A compiled network takes a float32 tensor on the CPU. Got {kind}.")
-        if tuple(x.shape[1:]) != self._shape or not x.shape[0]:
+        if x.shape[1:] != self._shape or not len(x):
             raise InputError(
                 f"This network was compiled for images of shape {self._shape}. "
                 f"Got {tuple(x.shape)}; compile it again with an example of that shape."

@@ -50,7 +50,12 @@ class Runner:
         self._state = np.zeros(f.COUNTERS + 16 * (len(self.ops) + 1), np.int64)
         self._exchanges = program.exchanges()
         nodes = module.graph.nodes
-        self._inputs = [node for node in nodes if node.op == "placeholder"]
+        views = lowered.views
+        self._inputs = [
+            (node, views[node][0].name if node in views else "")
+            for node in nodes
+            if node.op == "placeholder"
+        ]
         self._output: Any = next(node for node in nodes if node.op == "output").args[0]
         self._slots: dict[str, Tensor] = {}
         direct = self._direct()
@@ -58,12 +63,13 @@ class Runner:
             if slot.name not in direct:
                 self._slots[slot.name] = torch.zeros(images, slot.channels, slot.height, slot.width)
                 self._point(slot.name, self._slots[slot.name])
+        self._returned = self._written(direct)
         self._calls = self._prepare()
 
     def _direct(self) -> set[str]:
         """Values that go straight from the caller's tensor, or into the one that is returned."""
         views = self.lowered.views
-        found = {views[node][0].name for node in self._inputs if node in views}
+        found = {name for _, name in self._inputs if name}
         if not isinstance(self._output, fx.Node) or self._output not in views:
             return found
         name = views[self._output][0].name
@@ -77,6 +83,15 @@ class Runner:
         inside |= {views[n][0].name for r in readers for n in r.all_input_nodes if n in views}
         inside |= {views[reader][0].name for reader in readers if reader in views}
         return found if name in inside else found | {name}
+
+    def _written(self, direct: set[str]) -> tuple[str, tuple[int, ...]] | None:
+        """Name and shape of the tensor to return, if our kernels write all of it."""
+        if not isinstance(self._output, fx.Node) or self._output not in self.lowered.views:
+            return None
+        value, shape = self.lowered.views[self._output]
+        if value.name not in direct or value.name in {name for _, name in self._inputs}:
+            return None
+        return value.name, (self.images, *shape)
 
     def _point(self, name: str, tensor: Tensor) -> None:
         """Have the operations that exchange a value use this tensor."""
@@ -95,12 +110,15 @@ class Runner:
     def __call__(self, x: Tensor) -> Any:
         known: dict[fx.Node, Any] = {}
         x = x.contiguous()
-        for node in self._inputs:
+        for node, name in self._inputs:
             # Other arguments have defaults: there is one input.
             known[node] = x if not node.args else node.args[0]
-            if node in self.lowered.views:
-                self._point(self.lowered.views[node][0].name, x)
-        result = self._result(known)
+            self._point(name, x)
+        result = None
+        if self._returned is not None:
+            name, shape = self._returned
+            result = torch.empty(shape)
+            self._point(name, result)
         segment = 0
         for part in self.lowered.parts:
             if isinstance(part, Segment):
@@ -111,18 +129,6 @@ class Runner:
         if result is not None:
             return result
         return fx.node.map_arg(self._output, lambda node: self._copied(known, node))
-
-    def _result(self, known: dict[fx.Node, Any]) -> Tensor | None:
-        """The tensor to return, if our kernels write it."""
-        node = self._output
-        if not isinstance(node, fx.Node) or node in known or node not in self.lowered.views:
-            return None
-        value, shape = self.lowered.views[node]
-        if value.name in self._slots or value.name not in self._exchanges:
-            return None
-        result = torch.empty(self.images, *shape)
-        self._point(value.name, result)
-        return result
 
     def profile(self, times: int = 4) -> npt.NDArray[np.float64]:
         """Seconds of each operation for the whole batch, all threads working together.
