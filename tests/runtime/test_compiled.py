@@ -191,6 +191,8 @@ LENET = (
     *(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 3, padding="same")),
     *(nn.Hardtanh(), nn.Flatten(), nn.Linear(16, 12), nn.ReLU6(), nn.Dropout(), nn.Linear(12, 4)),
 )
+RENAMED = (nn.Flatten(), nn.LayerNorm(108), nn.Dropout(), nn.GELU(), nn.Identity(), nn.Tanh())
+"""New names and shapes for the input and for what torch makes, read by torch again."""
 ODD = (
     *(nn.Conv2d(3, 8, 3, padding="same"), nn.GELU()),
     *(nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect"), nn.ConvTranspose2d(8, 3, 2)),
@@ -199,8 +201,11 @@ ODD = (
 
 @pytest.mark.parametrize(
     "model",
-    [SqueezeExcite(), DenseLike(), InPlace(), nn.Sequential(*LENET), nn.Sequential(*ODD)],
-    ids=["squeeze-excite", "dense", "in place", "lenet", "odd"],
+    [
+        *(SqueezeExcite(), DenseLike(), InPlace(), nn.Sequential(*LENET), nn.Sequential(*ODD)),
+        *(nn.Sequential(*RENAMED), nn.Sequential(nn.Flatten()), nn.Sequential(nn.Identity())),
+    ],
+    ids=["squeeze-excite", "dense", "in place", "lenet", "odd", "renamed", "flatten", "nothing"],
 )
 def test_networks_equal_torch_at_every_batch_size(model):
     torch.manual_seed(0)

@@ -18,6 +18,7 @@ from snacs.runtime.steps import Lowered, Segment, TorchStep
 from snacs.runtime.threads import HELPERS, alone, apart, together
 
 Floats = npt.NDArray[np.float32]
+Known = dict[fx.Node | str, Any]
 _NO_CLOCK = np.zeros(0, np.int64)
 
 
@@ -108,12 +109,14 @@ class Runner:
         return slots + sum(int(array.nbytes) for array in arrays)
 
     def __call__(self, x: Tensor) -> Any:
-        known: dict[fx.Node, Any] = {}
+        known: Known = {}  # by node, and by the name of the value that a node is
         x = x.contiguous()
         for node, name in self._inputs:
             # Other arguments have defaults: there is one input.
             known[node] = x if not node.args else node.args[0]
-            self._point(name, x)
+            if name:
+                known[name] = x
+                self._point(name, x)
         result = None
         if self._returned is not None:
             name, shape = self._returned
@@ -153,26 +156,29 @@ class Runner:
                 best[begin:end] = np.minimum(best[begin:end], steps)
         return best * self.blocks
 
-    def _give(self, known: dict[fx.Node, Any], node: fx.Node, value: Any) -> None:
+    def _give(self, known: Known, node: fx.Node, value: Any) -> None:
         """Note what a node is, and put it where our kernels read it, if they do."""
         known[node] = value
         view = self.lowered.views.get(node)
+        if view is not None:
+            known[view[0].name] = value
         if view is not None and view[0].name in self._slots:
             slot = self._slots[view[0].name]
             slot.copy_(value.reshape(slot.shape))
 
-    def _take(self, known: dict[fx.Node, Any], node: fx.Node) -> Any:
+    def _take(self, known: Known, node: fx.Node) -> Any:
         if node in known:
             return known[node]
         value, shape = self.lowered.views[node]
-        return self._slots[value.name].view(self.images, *shape)
+        found = known[value.name] if value.name in known else self._slots[value.name]
+        return found.reshape(self.images, *shape)
 
-    def _copied(self, known: dict[fx.Node, Any], node: fx.Node) -> Any:
+    def _copied(self, known: Known, node: fx.Node) -> Any:
         found = self._take(known, node)
         # Slots are written again by the next call; the caller's tensor must not be.
         return found if node in known else found.clone()
 
-    def _torch(self, part: TorchStep, known: dict[fx.Node, Any]) -> None:
+    def _torch(self, part: TorchStep, known: Known) -> None:
         node = part.node
 
         def take(argument: fx.Node) -> Any:
