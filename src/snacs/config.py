@@ -15,7 +15,7 @@ from typing import Any
 
 from snacs.errors import InputError
 
-SCORES = ("acmi", "mint", "l1", "l2", "l2-activation", "random")
+SCORES = ("information", "acmi", "mint", "l1", "l2", "l2-activation", "random")
 SCALINGS = (
     "one",
     "weights",
@@ -78,7 +78,7 @@ class Config:
         positions : output positions per image.
         batch : images per forward pass; fixed, so that results repeat.
     Scores (``snacs.scores``)
-        score : acmi, mint, l1, l2, l2-activation or random.
+        score : information, acmi, mint, l1, l2, l2-activation or random.
         view : "child" (Y = the kernel's contribution, Z = the rest of the output) or "layer"
             (Y = filter j, Z = all other filters, hashed).
         support : "full" sums over all cells with expected mass, "edges" over observed ones.
@@ -91,6 +91,8 @@ class Config:
         shifts : random bin offsets that are averaged.
         groups : score this many groups of contiguous filters per side instead of single ones (G).
         scaling : φ.
+        sequential : with score="information", choose each layer's connections in the network that
+            is pruned up to it, instead of all in the dense one. Not with granularity="filter".
     Limits (``snacs.limits``)
         allocation : svm, uniform, global (one score threshold) or manual.
         reading : of the SVM curves; "absolute" accuracy, or "relative" to the unpruned layer.
@@ -131,6 +133,7 @@ class Config:
     shifts: int = 4
     groups: int | None = None
     scaling: str = "one"
+    sequential: bool = True
 
     allocation: str = "svm"
     reading: str = "relative"
@@ -161,7 +164,7 @@ class Config:
                 raise InputError(
                     f"{name!r} must map layer names to fractions. Got {getattr(self, name)!r}."
                 )
-        for name in ("conditional", "silence", "repair", "batchnorm"):
+        for name in ("conditional", "sequential", "silence", "repair", "batchnorm"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name!r} must be True or False. Got {getattr(self, name)!r}.")
         if not isinstance(self.shares, tuple | list):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from snacs.limits import (
 )
 from snacs.network.activations import gather_evidence, load_evidence
 from snacs.network.layers import module_of, weight_of
+from snacs.ordering import chosen_in_order, importance_all, in_order
 from snacs.parallel import ordered_map, worker_count
 from snacs.plans import Plan
 from snacs.scores import score
@@ -63,6 +65,8 @@ def make_plan(job: Job) -> Plan:
     scores = score_all(job, evidence)
     curves, rows = curves_all(job, evidence, scores)
     plan = decide(job, scores, curves, rows)
+    if chosen_in_order(job.config):
+        plan = in_order(job, plan)
     job.run.once(job.place, key, plan.write_into)
     return plan
 
@@ -90,6 +94,9 @@ def gather_all(job: Job) -> dict[str, Evidence]:
 def score_all(job: Job, evidence: Mapping[str, Evidence]) -> dict[str, Scores]:
     """One score per connection of every prunable layer."""
     key = job.key(*EVIDENCE_OPTIONS, *SCORE_OPTIONS)
+    if job.config.score == "information":
+        worth = importance_all(job)
+        evidence = {name: replace(e, importance=worth[name]) for name, e in evidence.items()}
 
     def save(result: Scores, folder: Path) -> None:
         np.save(folder / "values.npy", result.values, allow_pickle=False)

@@ -190,6 +190,9 @@ class Evidence:
     input_rms : (channels,)
         Root mean square of each input channel over all images and positions.
     labels : (images,)
+    importance : (c_out,) or None
+        Expected squared change of the logits per unit of squared change of each output, summed over
+        positions (:mod:`snacs.network.importance`); only where a score asks for it.
     """
 
     layer: Layer
@@ -201,6 +204,7 @@ class Evidence:
     window_means: FloatArray
     input_rms: FloatArray
     labels: IntArray
+    importance: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,23 +21,16 @@ from torch.nn import functional
 from snacs.errors import InputError
 from snacs.network.batches import (
     Forward,
-    describe,
     evaluating,
     logits_of,
-    move,
     run,
     size_of,
-    tensors_of,
 )
 from snacs.network.batchnorm import reestimate_
+from snacs.network.holding import collect, fit
 from snacs.network.masking import Mask, is_masked, remove_
 from snacs.network.sequential import LayerRepair, Progress, solve_layers_
 from snacs.values import Structure
-
-# Every batch is held in two threads of its own; many small batches are joined to this many.
-MOST_BATCHES = 64
-# Bytes of activations that may be held at one time, for all images and both networks.
-MEMORY = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,8 @@ def repair_(
     ----------
     images : iterable of batches
         Calibration images, labelled or not; 1,000 are enough. Activations of all of them are held
-        at one time, in at most :data:`MEMORY` bytes: further batches are then left out and the
+        at one time, in at most ``snacs.network.holding.MEMORY`` bytes: further batches are then left
+        out and the
         report says so.
     structure : Structure
         From ``find_structure(model, batch)``.
@@ -117,10 +111,10 @@ def repair_(
     if least_squares and not is_masked(model):
         raise InputError("The network carries no masks. Call apply_ first, then repair_.")
     reference = _reference(model, dense)
-    batches = _collect(images, model)
+    batches = collect(images, model)
     notes: list[str] = []
     with _atomic(model), evaluating(model), evaluating(reference):
-        batches = _fit(reference, batches, forward, notes)
+        batches = fit(reference, batches, forward, notes)
         target = [_logits(reference, batch, forward) for batch in batches]
 
         def divergence() -> float:
@@ -196,66 +190,6 @@ def _reference(model: nn.Module, dense: nn.Module | None) -> nn.Module:
     reference = copy.deepcopy(model)
     remove_(reference)
     return reference
-
-
-def _collect(images: Iterable[Any], model: nn.Module) -> list[Any]:
-    batches = [move(batch, model) for batch in images]
-    if not batches:
-        raise InputError("There are no calibration images: the iterable gave no batch.")
-    if len(batches) > MOST_BATCHES:
-        step = -(-len(batches) // MOST_BATCHES)
-        batches = [_join(batches[i : i + step]) for i in range(0, len(batches), step)]
-    return batches
-
-
-def _join(batches: list[Any]) -> Any:
-    """Several batches of one kind as one."""
-    first = batches[0]
-    try:
-        if isinstance(first, Tensor):
-            return torch.cat(batches)
-        if isinstance(first, Mapping):
-            return {key: _join([batch[key] for batch in batches]) for key in first}
-        if isinstance(first, tuple | list):
-            return [_join(list(parts)) for parts in zip(*batches, strict=True)]
-    except (RuntimeError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"More than {MOST_BATCHES} batches must be joined, which failed: {error}. The first "
-            f"is {describe(first)}. Use larger batches of one shape."
-        ) from error
-    return first
-
-
-def _fit(
-    reference: nn.Module, batches: list[Any], forward: Forward | None, notes: list[str]
-) -> list[Any]:
-    """As many batches as may be held at one time."""
-    widest = 0
-
-    def look(_: nn.Module, inputs: Any, output: Any) -> None:
-        nonlocal widest
-        held = sum(t.numel() * t.element_size() for t in tensors_of([*inputs, output]))
-        widest = max(widest, held)
-
-    leaves = [m for m in reference.modules() if not list(m.children())]
-    handles = [m.register_forward_hook(look) for m in leaves]
-    try:
-        run(reference, batches[0], forward)
-    finally:
-        for handle in handles:
-            handle.remove()
-    # Held at a stop: a module's input and output or the residual stream, in both networks.
-    each = 3 * widest / size_of(batches[0])
-    total = 0
-    for count, batch in enumerate(batches):
-        total += size_of(batch)
-        if count and total * each > MEMORY:
-            notes.append(
-                f"Only {total - size_of(batch)} calibration images were used: more activations "
-                f"would take over {MEMORY >> 30} GB."
-            )
-            return batches[:count]
-    return batches
 
 
 def _logits(model: nn.Module, batch: Any, forward: Forward | None) -> Tensor:

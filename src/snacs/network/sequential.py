@@ -27,12 +27,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from snacs.errors import InputError, ModelError
-from snacs.network import lockstep
+from snacs.network import leastsquares, lockstep
 from snacs.network.batches import Forward, run, size_of
-from snacs.network.leastsquares import Moments, Solution, solve
+from snacs.network.leastsquares import Moments, Solution
 from snacs.network.masking import mask_of, masks_of, original_of, spread
 from snacs.network.trace import is_addition
-from snacs.values import BoolArray, Structure, Sum
+from snacs.values import BoolArray, Layer, Structure, Sum
 
 Progress = Callable[[int, int, str], None]
 
@@ -51,7 +51,7 @@ class LayerRepair:
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class Task:
     """One layer to solve: its mask, the norm that can carry its offset, its residual sum."""
 
     name: str
@@ -59,6 +59,9 @@ class _Task:
     keep: BoolArray
     carrier: _BatchNorm | None
     sum: Sum | None
+
+
+Settle = Callable[[Task, Moments], LayerRepair]
 
 
 def solve_layers_(
@@ -69,13 +72,16 @@ def solve_layers_(
     structure: Structure,
     forward: Forward | None = None,
     ridge: float = 1e-3,
+    settle: Settle | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[LayerRepair], list[str]]:
     """Solve all masked layers of ``model``, in eval mode; returns errors and what was left, why.
 
-    The caller restores the weights if this raises.
+    ``settle`` may deal with each layer in another way than by least squares under its mask
+    (:mod:`snacs.network.choosing`). The caller restores the weights if this raises.
     """
     tasks, notes = _tasks(model, dense, structure)
+    solve = partial(solve_task_, ridge=ridge)
     here = threading.local()
     sums = {task.sum.call: task.sum for task in tasks.values() if task.sum is not None}
 
@@ -95,7 +101,8 @@ def solve_layers_(
     with _hooks(model, dense, tasks, here), lockstep.closing(threads):
         while (found := _gather(pairs, tasks, dense, images)) is not None:
             task, moments = found
-            done.append(_solve_(task, moments, ridge))
+            _check_finite(task, moments)
+            done.append((settle or solve)(task, moments))
             if progress is not None:
                 progress(len(done), len(tasks), task.name)
     reached = {layer.name for layer in done}
@@ -105,7 +112,7 @@ def solve_layers_(
 
 def _tasks(
     model: nn.Module, dense: nn.Module, structure: Structure
-) -> tuple[dict[str, _Task], list[str]]:
+) -> tuple[dict[str, Task], list[str]]:
     """What to solve, in order of the forward pass, and what not and why."""
     masks, notes = masks_of(model), []
     known = {layer.name: layer for layer in structure}
@@ -116,11 +123,8 @@ def _tasks(
         _check_twin(dense, name, weight)
         if name not in known:
             notes.append(f"{name}: not part of the given structure.")
-        elif known[name].calls > 1:
-            # Each call sees other inputs; one solution for the first would spoil the others.
-            notes.append(f"{name}: called {known[name].calls} times per pass.")
-        elif weight[0].numel() > WIDEST:
-            notes.append(f"{name}: {weight[0].numel()} columns, more than {WIDEST}.")
+        elif (reason := why_not(known[name])) is not None:
+            notes.append(f"{name}: {reason}.")
         elif not masks[name].any():
             notes.append(f"{name}: no connection is left.")
         else:
@@ -130,7 +134,7 @@ def _tasks(
             )
     sums = _sums(model, chosen, structure)
     tasks = {
-        name: _Task(
+        name: Task(
             name=name,
             module=model.get_submodule(name),
             keep=np.ascontiguousarray(keep),
@@ -140,6 +144,15 @@ def _tasks(
         for name, keep in chosen.items()
     }
     return tasks, notes
+
+
+def why_not(layer: Layer) -> str | None:
+    """Why a layer cannot be treated in order; None if it can."""
+    if layer.calls > 1:
+        # Each call sees other inputs; one solution for the first would spoil the others.
+        return f"called {layer.calls} times per pass"
+    columns = layer.c_in * layer.kernel
+    return f"{columns} columns, more than {WIDEST}" if columns > WIDEST else None
 
 
 def _check_twin(dense: nn.Module, name: str, weight: Tensor) -> None:
@@ -231,7 +244,7 @@ def _at_sum(network: nn.Module, here: Any, found: Sum, operands: Sequence[Any]) 
 
 @contextmanager
 def _hooks(
-    model: nn.Module, dense: nn.Module, tasks: Mapping[str, _Task], here: Any
+    model: nn.Module, dense: nn.Module, tasks: Mapping[str, Task], here: Any
 ) -> Iterator[None]:
     """Pruned layers show what enters them, dense ones what leaves them."""
 
@@ -267,12 +280,12 @@ def _hooks(
 
 def _gather(
     pairs: Sequence[tuple[lockstep.Worker, lockstep.Worker]],
-    tasks: Mapping[str, _Task],
+    tasks: Mapping[str, Task],
     dense: nn.Module,
     images: int,
-) -> tuple[_Task, Moments] | None:
+) -> tuple[Task, Moments] | None:
     """Run all passes to their next stop and sum up what they show; None at the end."""
-    task: _Task | None = None
+    task: Task | None = None
     moments: Moments | None = None
     scale: Tensor | None = None
     ended = False
@@ -300,7 +313,7 @@ def _gather(
     return None if task is None or moments is None else (task, moments)
 
 
-def _scale(task: _Task, dense: nn.Module) -> Tensor | None:
+def _scale(task: Task, dense: nn.Module) -> Tensor | None:
     """What one unit of the stream is worth before the norm: 1 / (BatchNorm scale), per channel."""
     if task.sum is None:
         return None
@@ -319,16 +332,19 @@ def _scale(task: _Task, dense: nn.Module) -> Tensor | None:
     return worth.reshape(-1, *(1 for _ in range(weight.ndim - 2)))
 
 
-def _solve_(task: _Task, moments: Moments, ridge: float) -> LayerRepair:
-    """Write one layer's solution into the tensors under its masks."""
+def _check_finite(task: Task, moments: Moments) -> None:
     if not moments.finite:
         raise ModelError(
             f"NaN or infinite activations reach layer {task.name!r}. Check the images and weights."
         )
+
+
+def solve_task_(task: Task, moments: Moments, ridge: float) -> LayerRepair:
+    """Write one layer's solution into the tensors under its masks."""
     weight = original_of(task.module)
     has_bias = getattr(task.module, "bias", None) is not None
     bias = original_of(task.module, "bias") if has_bias else None
-    solution = solve(
+    solution = leastsquares.solve(
         moments,
         weight.detach().reshape(len(weight), -1),
         task.keep,
@@ -344,7 +360,7 @@ def _solve_(task: _Task, moments: Moments, ridge: float) -> LayerRepair:
     return LayerRepair(task.name, solution.before, solution.after)
 
 
-def _write_(task: _Task, weight: Tensor, bias: Tensor | None, solution: Solution) -> None:
+def _write_(task: Task, weight: Tensor, bias: Tensor | None, solution: Solution) -> None:
     keep = torch.from_numpy(task.keep).to(weight.device).reshape(weight.shape)
     weight.copy_(torch.where(keep, solution.weight.to(weight).reshape(weight.shape), weight))
     live = torch.from_numpy(task.keep.any(axis=1)).to(weight.device)

@@ -17,6 +17,7 @@ from snacs.config import Config
 from snacs.errors import InputError
 from snacs.scores import magnitude
 from snacs.scores.child import score_child
+from snacs.scores.information import score_information
 from snacs.scores.layer import score_layer
 from snacs.scores.mst import score_mint
 from snacs.values import Evidence, Scores
@@ -40,6 +41,7 @@ def score_acmi(
 
 METHODS: dict[str, Method] = {
     "acmi": score_acmi,
+    "information": score_information,
     "mint": score_mint,
     "l1": lambda evidence, _config, _rng, _threads: (magnitude.l1(evidence), {}),
     "l2": lambda evidence, _config, _rng, _threads: (magnitude.l2(evidence), {}),
@@ -97,6 +99,7 @@ def _check_finite(evidence: Evidence) -> None:
         "outputs": evidence.outputs,
         "window means": evidence.window_means,
         "input RMS": evidence.input_rms,
+        "importance": evidence.importance,
     }
     for name, array in arrays.items():
         if array is not None and not np.isfinite(array).all():
