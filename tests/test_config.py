@@ -13,7 +13,7 @@ from snacs.errors import InputError
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"score": "acme"}, "must be one of acmi.*Did you mean"),
+        ({"score": "acme"}, "must be one of information, acmi.*Did you mean"),
         ({"scor": "l2"}, "no option 'scor'.*'score'"),
         ({"count": 1}, "whole number of at least 2"),
         ({"positions": 2.5}, "whole number"),

@@ -104,8 +104,8 @@ def test_a_run_folder_is_reused_and_another_target_needs_no_new_scores(trained, 
         if done < total:
             stages.append(stage)
 
-    # Without a search for protected filters: that depends on the target, and nesting with it.
-    common = {"count": 150, "run": tmp_path / "run", "progress": watch, "shares": ()}
+    # Choosing layer after layer depends on the target, and nesting with it.
+    common = {"count": 150, "run": tmp_path / "run", "progress": watch, "sequential": False}
     first = snacs.plan(trained, digits["train"], target=0.5, **common)
     assert {"scores", "curves"} <= set(stages)
     stages.clear()

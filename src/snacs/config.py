@@ -98,6 +98,7 @@ class Config:
         reading : of the SVM curves; "absolute" accuracy, or "relative" to the unpruned layer.
         cap : SVM accuracies above this count as this (0.8 in the paper's φ experiments).
         classes : at most this many classes go into a curve.
+        curves : measure the SVM curves also where no limit depends on them, for the report.
         limits : γ by layer name, with allocation="manual" (others 0).
         threshold : δ; connections scoring above it stay, whatever the limit.
         threshold_from : name of the layer whose own limit sets δ.
@@ -139,6 +140,7 @@ class Config:
     reading: str = "relative"
     cap: float = 1.0
     classes: int = 50
+    curves: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
     threshold: float | None = None
     threshold_from: str | None = None
@@ -164,7 +166,7 @@ class Config:
                 raise InputError(
                     f"{name!r} must map layer names to fractions. Got {getattr(self, name)!r}."
                 )
-        for name in ("conditional", "sequential", "silence", "repair", "batchnorm"):
+        for name in ("conditional", "curves", "sequential", "silence", "repair", "batchnorm"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name!r} must be True or False. Got {getattr(self, name)!r}.")
         if not isinstance(self.shares, tuple | list):
@@ -257,9 +259,12 @@ class Goal:
 
 
 PRESETS: dict[str, Config] = {
-    "default": Config(),
+    # What measures best at equal sparsity (docs/results.md): the joint score, chosen layer after
+    # layer, the same fraction of every layer, nobody protected.
+    "default": Config(score="information", allocation="uniform", curves=True, shares=()),
     "paper": Config(
         samples="pooled",
+        allocation="svm",
         support="edges",
         view="layer",
         directions=None,

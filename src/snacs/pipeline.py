@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ def plan(
     Plan
     """
     goal = Goal(target=target, tolerance=tolerance, budget=budget)
-    config = Config.preset(preset, **options)
+    config = Config.preset(preset, **_for_goal(goal, options))
     check_goal(goal, config)
     with _opened(run) as folder, watching(progress) as watch:
         job = make_job(
@@ -182,7 +182,7 @@ def prune(
         :func:`snacs.bake_` makes them permanent.
     """
     goal = Goal(target=target, tolerance=tolerance, budget=budget)
-    config = Config.preset(preset, **options)
+    config = Config.preset(preset, **_for_goal(goal, options))
     check_goal(goal, config)
     with _opened(run) as folder, watching(progress) as watch:
         job = make_job(
@@ -305,6 +305,11 @@ def repair_(
             bn_images=bn_images,
             progress=lambda done, total, name: watch("repair", done, total, name),
         )
+
+
+def _for_goal(goal: Goal, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A tolerance speaks about SVM accuracy, so unless told otherwise SVM curves share it out."""
+    return {"allocation": "svm", **options} if goal.tolerance is not None else dict(options)
 
 
 def _opened(run: Folder | Run | None) -> Run:

@@ -132,7 +132,8 @@ def curves_all(
     values = {name: result.values for name, result in scores.items()}
     if job.config.granularity == "filter":
         values = filter_scores(job.structure, values)
-    if job.config.allocation != "svm" and not job.config.shares and job.goal.tolerance is None:
+    asked = job.config.allocation == "svm" or job.config.shares or job.config.curves
+    if not asked and job.goal.tolerance is None:
         return {}, masks
 
     def save(result: list[Curve], folder: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from snacs.errors import InputError, ModelError
-from snacs.network import leastsquares, masking, repair, sequential
+from snacs.network import holding, leastsquares, masking, sequential
 from snacs.network.batchnorm import reestimate_
 from snacs.network.layers import find_structure
 from snacs.network.repair import repair_
@@ -462,7 +462,7 @@ def test_many_small_batches_are_joined_and_memory_is_bounded(monkeypatch):
     report = repair_(model, small, structure=structure, batchnorm=False)
     assert report.images == 80
     assert report.notes == ()
-    monkeypatch.setattr(repair, "MEMORY", 1)
+    monkeypatch.setattr(holding, "MEMORY", 1)
     report = repair_(twin, BATCHES, structure=structure)
     assert report.images == 25
     assert any("25 calibration images" in note for note in report.notes)

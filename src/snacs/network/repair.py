@@ -83,9 +83,8 @@ def repair_(
     ----------
     images : iterable of batches
         Calibration images, labelled or not; 1,000 are enough. Activations of all of them are held
-        at one time, in at most ``snacs.network.holding.MEMORY`` bytes: further batches are then left
-        out and the
-        report says so.
+        at one time, in at most ``snacs.network.holding.MEMORY`` bytes: further batches are then
+        left out and the report says so.
     structure : Structure
         From ``find_structure(model, batch)``.
     dense : nn.Module, optional
