@@ -92,7 +92,8 @@ class Config:
         groups : score this many groups of contiguous filters per side instead of single ones (G).
         scaling : φ.
         sequential : with score="information", choose each layer's connections in the network that
-            is pruned up to it, instead of all in the dense one. Not with granularity="filter".
+            is pruned up to it, instead of all in the dense one; masks of two targets are then not
+            nested. Not with granularity="filter".
     Limits (``snacs.limits``)
         allocation : svm, uniform, global (one score threshold) or manual.
         reading : of the SVM curves; "absolute" accuracy, or "relative" to the unpruned layer.
