@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+from snacs.errors import WorkerError
 from snacs.parallel import WORTH_PROCESSES, ordered_map, worker_count
 
 
@@ -44,3 +48,16 @@ def test_small_work_stays_in_this_process():
     assert worker_count(None, tasks=50, work=WORTH_PROCESSES) >= 1
     assert worker_count(8, tasks=3, work=1) == 3
     assert worker_count(8, tasks=0, work=1) == 1
+
+
+def die(last: bool) -> int:
+    if last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+
+def test_a_killed_worker_is_said_in_our_words():
+    with pytest.raises(WorkerError, match="jobs=1"):
+        list(ordered_map(die, [{"last": False}, {"last": True}], workers=2))
+    # The next map starts workers of its own.
+    assert list(ordered_map(die, [{"last": False}] * 3, workers=2)) == [1, 1, 1]

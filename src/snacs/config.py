@@ -111,6 +111,9 @@ class Config:
         protect : share by layer name, instead of the search.
     Selection
         granularity : "connection" or "filter".
+        multiple : with granularity="filter", layers of 64 filters and more keep a multiple of this
+            (of an eighth of their width, if that is less): libraries are fast at whole vectors and
+            fall back to slow paths otherwise.
         ties : "index" (exact counts) or "value" (equal scores go together, as in the paper).
         silence : mask the BatchNorm of dead filters too.
     Repair, used by ``prune``
@@ -151,6 +154,7 @@ class Config:
     protect: Mapping[str, float] = field(default_factory=dict)
 
     granularity: str = "connection"
+    multiple: int = 16
     ties: str = "index"
     silence: bool = True
 
@@ -175,7 +179,7 @@ class Config:
         for share in self.shares:
             _check_number("shares", share)
         object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
-        for name in ("count", "positions", "batch", "shifts", "classes"):
+        for name in ("count", "positions", "batch", "shifts", "classes", "multiple"):
             _check_at_least(name, getattr(self, name), 2 if name in ("count", "classes") else 1)
         for name in ("directions", "groups"):
             if getattr(self, name) is not None:

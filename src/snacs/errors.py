@@ -26,3 +26,7 @@ class ModelError(SnacsError, RuntimeError):
 
 class RunFolderError(SnacsError, RuntimeError):
     """A run folder is foreign, damaged, locked by another process or cannot be written."""
+
+
+class WorkerError(SnacsError, RuntimeError):
+    """A worker process died; what other workers had finished is kept in the run folder."""

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 import joblib
 from threadpoolctl import threadpool_limits
+
+from snacs.errors import WorkerError
 
 T = TypeVar("T")
 
@@ -39,7 +42,13 @@ def ordered_map(
         yield from (one_thread(function, **named) for named in arguments)
         return
     tasks = (joblib.delayed(one_thread)(function, **named) for named in arguments)
-    yield from joblib.Parallel(n_jobs=workers, return_as="generator")(tasks)
+    try:
+        yield from joblib.Parallel(n_jobs=workers, return_as="generator")(tasks)
+    except BrokenProcessPool as error:
+        raise WorkerError(
+            "A worker process was ended from outside, most likely because memory ran out. Finished "
+            "layers are kept if there is a run folder; try again with jobs=1 (--jobs 1)."
+        ) from error
 
 
 def one_thread(function: Callable[..., T], **named: Any) -> T:

@@ -11,7 +11,7 @@ from snacs.errors import InputError, TargetError
 from snacs.limits import allocate
 from snacs.selection import select
 from snacs.streams import streams
-from snacs.values import Curve
+from snacs.values import NETWORK_INPUT, Curve, Layer, Segment, Structure
 from structures import path_exists, random_structure, residual
 
 LEVELS = np.arange(1, 100) / 100
@@ -193,3 +193,32 @@ def test_nested_counted_and_alive(seed, allocation, budget):
             assert len(fates) == 1
         everything = {x.name: np.ones((x.c_out, x.c_in), bool) for x in structure.prunable}
         assert path_exists(structure, keep) or not path_exists(structure, everything)
+
+
+def test_wide_layers_keep_whole_vectors():
+    """64 filters and more: what stays is a multiple, whatever the target asks for."""
+    layers = (
+        Layer("stem", "Conv2d", 100, 3, 9, positions=4, consumers=("body",), kept_because="first",
+              feeds=(Segment(NETWORK_INPUT, 0, 0, 3),)),
+        Layer("body", "Conv2d", 100, 100, 9, positions=4, consumers=("next",),
+              feeds=(Segment("stem", 0, 0, 100),)),
+        Layer("next", "Conv2d", 128, 100, 9, positions=4, consumers=("end",),
+              feeds=(Segment("body", 0, 0, 100),)),
+        Layer("end", "Linear", 10, 128, 1, kept_because="classifier",
+              feeds=(Segment("next", 0, 0, 128),)),
+    )  # fmt: skip
+    structure = Structure(layers, outputs=(Segment("end", 0, 0, 10),))
+    rng = np.random.default_rng(0)
+    scores = {layer.name: rng.random((layer.c_out, layer.c_in)) for layer in structure.prunable}
+    for target in (0.2, 0.37, 0.6):
+        goal = Goal(target=target)
+        config = _config()
+        found = allocate(structure, scores, {}, {}, goal=goal, config=config)
+        assert found.reached >= target
+        assert found.removed is not None
+        # An eighth of 100 is 12, of 128 it is 16.
+        assert int((~found.removed["body"]).sum()) % 12 == 0
+        assert int((~found.removed["next"]).sum()) % 16 == 0
+        single = _config(multiple=1)
+        exact = allocate(structure, scores, {}, {}, goal=goal, config=single)
+        assert exact.reached <= found.reached

@@ -50,6 +50,7 @@ BASELINE: dict[str, Any] = {
     "sensitivity": "absolute",
     "protect": {},
     "granularity": "connection",
+    "multiple": 16,
     "ties": "index",
     "silence": True,
 }

@@ -22,6 +22,10 @@ from snacs.limits.task import Allocation, Task, check_all, make_task, needed, un
 from snacs.streams import Stream, filter_scores, live_channels, streams
 from snacs.values import BoolArray, Curve, FloatArray, Layer, Structure
 
+# Layers of at least this many filters lose them in chunks, in no fewer than this many steps.
+WIDE = 64
+CHUNKS = 8
+
 
 def allocate_filters(
     structure: Structure,
@@ -35,9 +39,10 @@ def allocate_filters(
     """As :func:`snacs.limits.allocate.allocate`, by whole streams of filters.
 
     A stream with a protected filter is kept, like those that :func:`snacs.streams.streams` keeps.
-    The target is met by the first stream that reaches it, so it is exceeded by less than one
-    stream. A stream whose removal would leave a prunable layer with less than 1 % of its
-    connections, one of its filters without input, or a kept layer without any, is passed over.
+    Wide layers lose filters in chunks, so that ``config.multiple`` divides what they keep. The
+    target is met by the first chunk that reaches it, so it is exceeded by less than one. A stream
+    whose removal would leave a prunable layer with less than 1 % of its connections, one of its
+    filters without input, or a kept layer without any, is passed over.
 
     Curves should be measured with :func:`snacs.streams.filter_scores`, so that they too speak of
     whole filters.
@@ -55,11 +60,12 @@ def allocate_filters(
     wanted = None if goal.target is None else needed(task, goal.target)
     body = Body(structure, goal.budget)
     step = 0
-    for first_step, stream in _queue(task, ladder, holder, flow, shared):
+    queue = _queue(task, ladder, holder, flow, shared)
+    for first_step, chunk in _chunks(queue, structure, config.multiple):
         if first_step > last or (wanted is not None and body.gone >= wanted):
             break
-        if body.remove(stream):
-            step = first_step
+        removed = [body.remove(stream) for stream in chunk]
+        step = first_step if any(removed) else step
     if wanted is not None and body.gone < wanted:
         why = ("filters go as whole streams, none of which may leave a layer without input",)
         raise unreachable(task, goal, config, body.gone / task.total, why)
@@ -179,3 +185,27 @@ def _queue(
         entries.append((first, score, place, stream))
     entries.sort(key=lambda entry: entry[:3])
     return [(first, stream) for first, _, _, stream in entries if first <= ladder.steps]
+
+
+def _chunks(
+    queue: list[tuple[int, Stream]], structure: Structure, multiple: int
+) -> list[tuple[int, list[Stream]]]:
+    """The queue with streams of the same wide layers together, as many as divide their width.
+
+    A chunk may go when its last stream may. The first chunk of layers takes what is over.
+    """
+    waiting: dict[tuple[str, ...], list[Stream]] = {}
+    wanted: dict[tuple[str, ...], int] = {}
+    result: list[tuple[int, list[Stream]]] = []
+    for first, stream in queue:
+        layers = tuple(sorted({name for name, _ in stream.members}))
+        width = min(structure[name].c_out for name in layers)
+        size = min(multiple, width // CHUNKS) if width >= WIDE else 1
+        members = waiting.setdefault(layers, [])
+        members.append(stream)
+        if len(members) == wanted.setdefault(layers, width % max(size, 1) or size):
+            result.append((first, members))
+            waiting[layers], wanted[layers] = [], size
+    # What is left is no whole chunk; it goes last, if all else was not enough.
+    result += [(queue[-1][0], members) for members in waiting.values() if members]
+    return result
