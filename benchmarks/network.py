@@ -101,7 +101,7 @@ def open_case(sizes: Sizes) -> Case:
 
 def child_view(case: Case, sizes: Sizes, whole: str, threads: int) -> Line:
     """Scores of all layers from evidence that is there, against one forward pass."""
-    config = Config.preset("default")
+    config = Config.preset("default", score="acmi")
     calibration = gather(
         case.batches, case.model, count=sizes.images, batch=config.batch, seed=SEED
     )

@@ -83,7 +83,7 @@ def work_of(evidence: Evidence, options: Mapping[str, Any], *, seed: int) -> Wor
 
     layer_view.sum_parents, layer_view.pack_children = summing, packing  # type: ignore[assignment]
     try:
-        score(evidence, Config.preset("default", **options), seed=seed)
+        score(evidence, Config.preset("default", score="acmi", **options), seed=seed)
     finally:
         layer_view.sum_parents, layer_view.pack_children = sum_parents, pack_children
     samples, segments = np.sum(parents, axis=0, dtype=float)

@@ -64,7 +64,7 @@ def _steps(start: int, count: int, *, half: bool = False) -> list[int]:
 
 def _cost(evidence: Evidence, options: dict[str, Any], *, threads: int = 1) -> Row:
     """Best of three runs, and the memory of one more."""
-    config = Config.preset("default", **options)
+    config = Config.preset("default", **{"score": "acmi", **options})
 
     def run() -> None:
         score(evidence, config, seed=SEED, threads=threads)

@@ -55,7 +55,7 @@ def lines(sizes: Sizes) -> Iterator[Line]:
 
 
 def scored(evidence: Evidence, *, threads: int = 1, **options: object) -> np.ndarray:
-    config = Config.preset("default", **{**OPTIONS, **options})
+    config = Config.preset("default", **{"score": "acmi", **OPTIONS, **options})
     return score(evidence, config, seed=SEED, threads=threads).values
 
 

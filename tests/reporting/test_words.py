@@ -15,7 +15,7 @@ from snacs.values import Curve
 
 def _one(**config):
     plan = make_plan()
-    plan = replace(plan, config=Config.preset(**config)) if config else plan
+    plan = replace(plan, config=Config.preset(**{"allocation": "svm", **config}))
     return plan, plan.layers[1]
 
 

@@ -36,7 +36,13 @@ PUBLISHED: dict[str, tuple[float, ...]] = {
 }
 """Seconds as the authors published them for convolution 9 of VGG16, 200 samples per class."""
 PUBLISHED_SVM = 36.0
-OPTIONS: dict[str, Any] = {"view": "layer", "directions": 4, "width": 2.0, "shifts": 1}
+OPTIONS: dict[str, Any] = {
+    "score": "acmi",
+    "view": "layer",
+    "directions": 4,
+    "width": 2.0,
+    "shifts": 1,
+}
 VERSION = 1
 
 

@@ -40,8 +40,8 @@ def score_acmi(
 
 
 METHODS: dict[str, Method] = {
-    "acmi": score_acmi,
     "information": score_information,
+    "acmi": score_acmi,
     "mint": score_mint,
     "l1": lambda evidence, _config, _rng, _threads: (magnitude.l1(evidence), {}),
     "l2": lambda evidence, _config, _rng, _threads: (magnitude.l2(evidence), {}),

@@ -100,8 +100,11 @@ function showLayers() {
   const kinds = [curved.length ? "curves" : null, "mask", "scores"].filter(Boolean);
   const names = { curves: "SVM curves", mask: "Masks", scores: "Scores" };
   const all = curved.length ? chart({
-    id: "curves", title: "All SVM curves and the one threshold", draw: drawCurves, rows: curveRows,
-    words: relative
+    id: "curves", draw: drawCurves, rows: curveRows,
+    title: facts.goal.threshold === null ? "All SVM curves" : "All SVM curves and the one threshold",
+    words: facts.goal.threshold === null
+      ? "How well an SVM reads the classes from each layer as its connections go. No limit depends on it here; the dot: its limit."
+      : relative
       ? "Accuracy relative to the unpruned layer. Each layer may lose as much as its curve stays above the threshold: the dot."
       : "Each layer may lose as much as its curve stays above the threshold: the dot.",
   }) : null;
