@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from snacs.network import sequential
+from snacs.network import tasks
 from snacs.network.batchnorm import reestimate_
 from snacs.network.choosing import sequential_scores
 from snacs.network.layers import find_structure
@@ -123,7 +123,7 @@ def test_layers_that_cannot_be_treated_in_order_keep_their_masks_and_are_named(
 ) -> None:
     model, batches = _network()
     structure = find_structure(model, batches[0])
-    monkeypatch.setattr(sequential, "WIDEST", 71)  # 8 channels of 9 weights are 72 columns
+    monkeypatch.setattr(tasks, "WIDEST", 71)  # 8 channels of 9 weights are 72 columns
     found, notes = _choose(model, batches, structure, _halves(structure))
     assert found == {}
     assert len(notes) == len(structure.prunable)

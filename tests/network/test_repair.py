@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from snacs.errors import InputError, ModelError
-from snacs.network import holding, leastsquares, masking, sequential
+from snacs.network import holding, leastsquares, masking, tasks
 from snacs.network.batchnorm import reestimate_
 from snacs.network.layers import find_structure
 from snacs.network.repair import repair_
@@ -448,7 +448,7 @@ def test_what_is_not_repaired_is_listed(monkeypatch):
     assert report.layers == ()
     assert any("shared" in note and "2 times" in note for note in report.notes)
     _, model, structure, _ = pruned(Concat)
-    monkeypatch.setattr(sequential, "WIDEST", 60)
+    monkeypatch.setattr(tasks, "WIDEST", 60)
     report = repair_(model, BATCHES, structure=structure)
     assert any("hidden" in note and "72 columns" in note for note in report.notes)
 

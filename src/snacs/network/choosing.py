@@ -27,11 +27,11 @@ from snacs.network.batches import Forward, evaluating
 from snacs.network.holding import collect, fit
 from snacs.network.leastsquares import Moments
 from snacs.network.masking import apply_, bake_, original_of
-from snacs.network.sequential import LayerRepair, Task, solve_layers_, solve_task_, why_not
+from snacs.network.sequential import LayerRepair, Progress, solve_layers_, solve_task_
+from snacs.network.tasks import Task, why_not
 from snacs.values import BoolArray, FloatArray, Structure
 
 Score = Callable[..., FloatArray]
-Progress = Callable[[int, int, str], None]
 
 
 def sequential_scores(
@@ -79,12 +79,9 @@ def sequential_scores(
         order = prune_order(values, protected.get(task.name))
         keep[order[: int((~masks[task.name]).sum())]] = False
         settled = replace(task, keep=np.repeat(keep.reshape(values.shape), layer.kernel, axis=1))
-        if least_squares:
-            result = solve_task_(settled, moments, ridge)
+        solved = solve_task_(settled, moments, ridge) if least_squares else None
         _cut_(settled, silence=silence)
-        if not least_squares:
-            result = _measure_(settled, moments)
-        return result
+        return solved or _measure_(settled, moments)
 
     notes: list[str] = []
     with evaluating(pruned), evaluating(dense):

@@ -20,25 +20,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
-from snacs.errors import InputError, ModelError
+from snacs.errors import ModelError
 from snacs.network import leastsquares, lockstep
 from snacs.network.batches import Forward, run, size_of
 from snacs.network.leastsquares import Moments, Solution
-from snacs.network.masking import mask_of, masks_of, original_of, spread
+from snacs.network.masking import mask_of, original_of
+from snacs.network.tasks import Task, find_tasks
 from snacs.network.trace import is_addition
-from snacs.values import BoolArray, Layer, Structure, Sum
+from snacs.values import Structure, Sum
 
 Progress = Callable[[int, int, str], None]
-
-# A Gram matrix of this many columns takes 0.5 GB; wider layers (a classifier behind a large
-# Flatten) are left and listed.
-WIDEST = 8192
 
 
 @dataclass(frozen=True)
@@ -48,17 +44,6 @@ class LayerRepair:
     name: str
     before: float
     after: float
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One layer to solve: its mask, the norm that can carry its offset, its residual sum."""
-
-    name: str
-    module: nn.Module
-    keep: BoolArray
-    carrier: _BatchNorm | None
-    sum: Sum | None
 
 
 Settle = Callable[[Task, Moments], LayerRepair]
@@ -80,7 +65,7 @@ def solve_layers_(
     ``settle`` may deal with each layer in another way than by least squares under its mask
     (:mod:`snacs.network.choosing`). The caller restores the weights if this raises.
     """
-    tasks, notes = _tasks(model, dense, structure)
+    tasks, notes = find_tasks(model, dense, structure)
     solve = partial(solve_task_, ridge=ridge)
     here = threading.local()
     sums = {task.sum.call: task.sum for task in tasks.values() if task.sum is not None}
@@ -108,100 +93,6 @@ def solve_layers_(
     reached = {layer.name for layer in done}
     notes += [f"{name}: not reached by the forward pass." for name in tasks if name not in reached]
     return done, notes
-
-
-def _tasks(
-    model: nn.Module, dense: nn.Module, structure: Structure
-) -> tuple[dict[str, Task], list[str]]:
-    """What to solve, in order of the forward pass, and what not and why."""
-    masks, notes = masks_of(model), []
-    known = {layer.name: layer for layer in structure}
-    chosen: dict[str, BoolArray] = {}
-    for name in sorted(masks, key=lambda name: [*known, *masks].index(name)):
-        module = model.get_submodule(name)
-        weight = original_of(module)
-        _check_twin(dense, name, weight)
-        if name not in known:
-            notes.append(f"{name}: not part of the given structure.")
-        elif (reason := why_not(known[name])) is not None:
-            notes.append(f"{name}: {reason}.")
-        elif not masks[name].any():
-            notes.append(f"{name}: no connection is left.")
-        else:
-            mask = torch.from_numpy(masks[name])
-            chosen[name] = (
-                spread(mask, weight).expand(weight.shape).reshape(len(weight), -1).numpy()
-            )
-    sums = _sums(model, chosen, structure)
-    tasks = {
-        name: Task(
-            name=name,
-            module=model.get_submodule(name),
-            keep=np.ascontiguousarray(keep),
-            carrier=_carrier(model, name, structure),
-            sum=sums.get(name),
-        )
-        for name, keep in chosen.items()
-    }
-    return tasks, notes
-
-
-def why_not(layer: Layer) -> str | None:
-    """Why a layer cannot be treated in order; None if it can."""
-    if layer.calls > 1:
-        # Each call sees other inputs; one solution for the first would spoil the others.
-        return f"called {layer.calls} times per pass"
-    columns = layer.c_in * layer.kernel
-    return f"{columns} columns, more than {WIDEST}" if columns > WIDEST else None
-
-
-def _check_twin(dense: nn.Module, name: str, weight: Tensor) -> None:
-    try:
-        shape = tuple(original_of(dense.get_submodule(name)).shape)
-    except AttributeError:
-        raise InputError(
-            f"The dense network has no layer {name!r}. Pass the network that was pruned, unpruned."
-        ) from None
-    if shape != tuple(weight.shape):
-        raise InputError(
-            f"Layer {name!r} has a weight of shape {tuple(weight.shape)} here and {shape} in the "
-            "dense network. Pass the network that was pruned, unpruned."
-        )
-
-
-def _sums(
-    model: nn.Module, chosen: Mapping[str, BoolArray], structure: Structure
-) -> dict[str, Sum]:
-    """The sum at which a layer is solved. If both operands are layers, the later one makes up."""
-    order = {layer.name: index for index, layer in enumerate(structure)}
-    by_call: dict[int, Sum] = {}
-    for found in structure.sums:
-        norm = None if found.norm is None else model.get_submodule(found.norm)
-        if found.layer not in chosen or not (norm is None or isinstance(norm, _BatchNorm)):
-            continue
-        best = by_call.get(found.call)
-        if best is None or order[best.layer] < order[found.layer]:
-            by_call[found.call] = found
-    first: dict[str, Sum] = {}
-    for call in sorted(by_call):
-        first.setdefault(by_call[call].layer, by_call[call])
-    return first
-
-
-def _carrier(model: nn.Module, name: str, structure: Structure) -> _BatchNorm | None:
-    """The BatchNorm that reads this layer alone: its running mean can hold an offset.
-
-    That is exact in eval mode, and in train mode BatchNorm does not see offsets at all.
-    """
-    readers = [n for n in structure.norms if any(feed.source == name for feed in n.feeds)]
-    if len(readers) != 1 or any(feed.source != name for feed in readers[0].feeds):
-        return None
-    feeds, channels = readers[0].feeds, structure[name].c_out
-    whole = len(feeds) == 1 and feeds[0].first == feeds[0].start == 0
-    norm = model.get_submodule(readers[0].name)
-    if not whole or readers[0].channels != channels or not isinstance(norm, _BatchNorm):
-        return None
-    return norm if norm.track_running_stats else None
 
 
 class _Additions(TorchFunctionMode):
