@@ -128,3 +128,38 @@ def test_layers_that_cannot_be_treated_in_order_keep_their_masks_and_are_named(
     assert found == {}
     assert len(notes) == len(structure.prunable)
     assert "72 columns" in notes[0]
+
+
+def test_the_second_layer_sees_the_first_one_pruned_and_measured_again() -> None:
+    model, batches = _network()
+    structure = find_structure(model, batches[0])
+    start = _halves(structure)
+    found, _ = _choose(model, batches, structure, start, silence=False)
+    first, second = "3.conv1", "3.conv2"
+    pruned = copy.deepcopy(model)
+    apply_(pruned, {first: _masks(structure, found, start)[first]}, silence=False)
+    reestimate_(pruned, batches)
+    x = torch.cat([images for images, _ in batches])
+    seen: dict[str, torch.Tensor] = {}
+    inner, dense = pruned.get_submodule(second), model.get_submodule(second)
+    inner.register_forward_hook(lambda _m, args, _o: seen.__setitem__("inputs", args[0]))
+    handle = dense.register_forward_hook(lambda _m, _a, output: seen.__setitem__("aim", output))
+    with torch.no_grad():
+        pruned(x)
+        model(x)
+    handle.remove()
+    windows = nn.functional.unfold(seen["inputs"], 3, padding=1).transpose(0, 1).flatten(1)
+    aims = seen["aim"].transpose(0, 1).flatten(1)
+    centred = (windows - windows.mean(1, keepdim=True)).double().numpy()
+    wanted = (aims - aims.mean(1, keepdim=True)).double().numpy()
+    count = centred.shape[1]
+    expected = information(
+        dense.weight.detach().flatten(2).double().numpy(),
+        centred @ centred.T / count,
+        importance=np.ones(len(wanted)),
+        cross=wanted @ centred.T / count,
+        power=(wanted**2).mean(axis=1),
+    )
+    # Variances measured again are means over batches, and unbiased; the sums here are over all.
+    # That is a thousandth of the largest score.
+    np.testing.assert_allclose(found[second], expected, atol=1e-3 * expected.max())
