@@ -99,3 +99,26 @@ def sum_steps(
                 for index in range(size):
                     value = sums[index, sample]
                     out[step, sample, start + index] = value if value > 0.0 else 0.0
+
+
+@compiled
+def unsure_rounding(
+    kernel: Any, lengths: Any, factor: float, least: float, rows: Any, columns: Any
+) -> int:
+    """Entries above the diagonal that may round to another float32 within their uncertainty.
+
+    That of entry (i, j), relative, is ``factor`` · (lengths[i] + lengths[j])² + ``least``. Their
+    places are written to ``rows`` and ``columns``, as many as those hold; returns how many there are.
+    """
+    samples = len(kernel)
+    count = 0
+    for row in range(samples):
+        for column in range(row + 1, samples):
+            reach = lengths[row] + lengths[column]
+            part = kernel[row, column] * (factor * reach * reach + least)
+            if np.float32(kernel[row, column] - part) != np.float32(kernel[row, column] + part):
+                if count < len(rows):
+                    rows[count] = row
+                    columns[count] = column
+                count += 1
+    return count

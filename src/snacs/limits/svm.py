@@ -1,7 +1,7 @@
 """An RBF support vector machine that is fitted once and then asked very often.
 
-scikit-learn's ``SVC`` (C = 1, gamma = "scale") does the fitting; its ``predict`` evaluates one
-kernel value after the other. Here all kernel values of many samples are one matrix product, and
+scikit-learn's ``SVC`` (C = 1, gamma = "scale") does the fitting (``fitting``); its ``predict``
+evaluates one kernel value after the other. Here all kernel values of many samples are one matrix product, and
 the decisions of all pairs of classes one product per class.
 
 Exactness. A first pass runs in float32 and bounds its own rounding. Samples whose winner could
@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.svm import SVC
 
+from snacs.limits.fitting import fit_svc
 from snacs.values import FloatArray, IntArray
 
 _ROWS = 1024  # samples per product: their kernel values stay near the cache
@@ -59,7 +59,7 @@ def fit(features: FloatArray, labels: IntArray) -> Machine:
     features = np.asarray(features, dtype=np.float64)
     variance = float(features.var())
     gamma = 1.0 / (features.shape[1] * variance) if variance != 0 else 1.0
-    svc = SVC(C=1.0, kernel="rbf", gamma=gamma).fit(features, labels)
+    svc = fit_svc(features, labels, gamma)
     classes = len(svc.classes_)
     # For two classes scikit-learn turns libsvm's signs round; turn them back.
     sign = -1.0 if classes == 2 else 1.0
@@ -73,7 +73,7 @@ def fit(features: FloatArray, labels: IntArray) -> Machine:
         classes=classes,
         gamma=gamma,
         centre=centre,
-        support=_rows(svc.support_vectors_, centre, gamma, support=True),
+        support=_rows(features[svc.support_], centre, gamma, support=True),
         coefficients=tuple(by_class),
         intercepts=sign * svc.intercept_,
         weights=np.array(weights),
