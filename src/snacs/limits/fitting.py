@@ -33,7 +33,7 @@ def fit_svc(features: FloatArray, labels: IntArray, gamma: float) -> SVC:
 
 def _kernel_matrix(features: FloatArray, gamma: float) -> FloatArray | None:
     """exp(−gamma·|f − g|²) of all pairs, in single precision as libsvm rounds them."""
-    samples, width = features.shape
+    width = features.shape[1]
     eps = float(np.finfo(np.float64).eps)
     squares = np.einsum("nd,nd->n", features, features)
     kernel = features @ features.T

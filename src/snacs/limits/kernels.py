@@ -108,7 +108,7 @@ def unsure_rounding(
     """Entries above the diagonal that may round to another float32 within their uncertainty.
 
     That of entry (i, j), relative, is ``factor`` · (lengths[i] + lengths[j])² + ``least``. Their
-    places are written to ``rows`` and ``columns``, as many as those hold; returns how many there are.
+    places are written to ``rows`` and ``columns``, as many as those hold; returns how many.
     """
     samples = len(kernel)
     count = 0

@@ -1,8 +1,8 @@
 """An RBF support vector machine that is fitted once and then asked very often.
 
 scikit-learn's ``SVC`` (C = 1, gamma = "scale") does the fitting (``fitting``); its ``predict``
-evaluates one kernel value after the other. Here all kernel values of many samples are one matrix product, and
-the decisions of all pairs of classes one product per class.
+evaluates one kernel value after the other. Here all kernel values of many samples are one matrix
+product, and the decisions of all pairs of classes one product per class.
 
 Exactness. A first pass runs in float32 and bounds its own rounding. Samples whose winner could
 change within that bound (some pair of classes is too close to call) are decided again in float64.
