@@ -70,22 +70,31 @@ def work_of(evidence: Evidence, options: Mapping[str, Any], *, seed: int) -> Wor
     """Count samples and segments by listening to one run of the layer view."""
     parents: list[np.ndarray] = []
     bins: list[np.ndarray] = []
-    sum_parents, pack_children = layer_view.sum_parents, layer_view.pack_children
 
-    def summing(*arguments: Any) -> Any:
-        total, found = sum_parents(*arguments)
-        parents.extend(found[:, 2:])
-        return total, found
+    def summing(original: Any) -> Any:
+        def listen(*arguments: Any) -> Any:
+            total, found = original(*arguments)
+            parents.extend(found[:, 2:])
+            return total, found
 
-    def packing(numbers: Any, counts: Any) -> Any:
-        bins.append(counts)
-        return pack_children(numbers, counts)
+        return listen
 
-    layer_view.sum_parents, layer_view.pack_children = summing, packing  # type: ignore[assignment]
+    def packing(original: Any) -> Any:
+        def listen(numbers: Any, counts: Any, *rest: Any) -> Any:
+            bins.append(counts)
+            return original(numbers, counts, *rest)
+
+        return listen
+
+    listeners = {"sum_parents": summing, "sum_parents_wide": summing, "pack_children": packing}
+    originals = {name: getattr(layer_view, name) for name in listeners}
+    for name, listen in listeners.items():
+        setattr(layer_view, name, listen(originals[name]))
     try:
         score(evidence, Config.preset("default", score="acmi", **options), seed=seed)
     finally:
-        layer_view.sum_parents, layer_view.pack_children = sum_parents, pack_children
+        for name, original in originals.items():
+            setattr(layer_view, name, original)
     samples, segments = np.sum(parents, axis=0, dtype=float)
     children = bins[0]
     return Work(

@@ -28,7 +28,7 @@ HELD = 128
 LIMIT = np.float32(2**30)
 
 
-def pack_children(numbers: Any, bins: Any) -> Any:
+def pack_children(numbers: Any, bins: Any, most: int = WIDTH) -> Any:
     """Bytes for :func:`sum_children` from bin numbers (children, N).
 
     Returns
@@ -39,7 +39,7 @@ def pack_children(numbers: Any, bins: Any) -> Any:
     """
     children, samples = numbers.shape
     order = np.argsort(bins, kind="stable")
-    width = min(WIDTH, -(-children // 32) * 32)
+    width = most if most < WIDTH else min(WIDTH, -(-children // 32) * 32)
     blocks = -(-children // width)
     room = np.zeros(blocks * samples * width + ALIGNED, np.uint8)
     first = -room.ctypes.data % ALIGNED

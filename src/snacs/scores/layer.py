@@ -53,13 +53,15 @@ from snacs.scores.kernels_layer import (
     sum_parents,
     sum_rows,
 )
+from snacs.scores.kernels_wide import sum_children_wide, sum_parents_wide
 from snacs.scores.occupancy import MEASURES, occupancy_of
 from snacs.scores.parallel import map_threads
 from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
+from snacs.scores.vectors import AVAILABLE, CHILDREN
 from snacs.values import Evidence
 
 Numbers = tuple[NDArray[np.int32], int]
-Planes = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int64]]
+Planes = tuple[NDArray[np.uint8], NDArray[np.integer[Any]], NDArray[np.int64]]
 Rest = Callable[[slice], Numbers]
 
 TOGETHER = 8
@@ -191,7 +193,7 @@ class _View:
         x, y = map_threads(lambda side: self._side(*side), sides, threads=threads)
         planes = None
         if self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS:
-            planes = pack_children(x.numbers, x.bins)
+            planes = self._pack(x)
         if planes is not None and self._projects:
             return self._score_together(shift[2], x, y, planes, found, threads=threads)
         rest = self._rest(shift[2])
@@ -210,6 +212,19 @@ class _View:
         wide = self.config.conditional and len(self.block.columns) > 1
         return wide and self.config.hash == "projection"
 
+    @property
+    def _wide(self) -> bool:
+        """True where the processor has the vectors of ``kernels_wide``, unless for edges."""
+        return AVAILABLE and self.config.support != "edges"
+
+    def _pack(self, x: _Side) -> Planes:
+        """Bytes, what is known of the largest of them, and where each child is."""
+        if not self._wide:
+            codes, highest, place = pack_children(x.numbers, x.bins)
+            return codes, highest, place
+        codes, highest, place = pack_children(x.numbers, x.bins, CHILDREN)
+        return codes, highest.max(axis=1).astype(np.int64) + 1, place
+
     def _score_together(
         self,
         shift: np.float32,
@@ -226,24 +241,17 @@ class _View:
         projection, directions = project_inputs(self.inputs, self.directions, self.config.width)
         codes, highest, place = planes
         edges = self.config.support == "edges"
-        results = map_threads(
-            lambda first: sum_parents(
-                projection,
-                self.inputs,
-                directions,
-                starts,
-                shift,
-                y.numbers,
-                y.bins,
-                codes,
-                highest,
-                edges,
-                first,
-                min(first + TOGETHER, len(columns)),
-            ),
-            range(0, len(columns), TOGETHER),
-            threads=threads,
-        )
+        parents = (projection, self.inputs, directions, starts, shift, y.numbers, y.bins)
+
+        def some(first: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            last = min(first + TOGETHER, len(columns))
+            if self._wide:
+                total, counts = sum_parents_wide(*parents, codes, highest, first, last)
+            else:
+                total, counts = sum_parents(*parents, codes, highest, edges, first, last)
+            return total, counts
+
+        results = map_threads(some, range(0, len(columns), TOGETHER), threads=threads)
         counts = np.concatenate([own for _, own in results])
         found[:3] += counts[:, :3].sum(axis=0)
         found[3] += x.mean_bins * len(columns)
@@ -316,7 +324,10 @@ class _View:
         edges = self.config.support == "edges"
         if planes is not None:
             codes, highest, place = planes
-            sums = sum_children(codes, highest, cells, edges).reshape(-1)[place]
+            if self._wide:
+                sums = sum_children_wide(codes, highest, cells).reshape(-1)[place]
+            else:
+                sums = sum_children(codes, highest, cells, edges).reshape(-1)[place]
             sums[x.bins == 1] = 0  # exactly, whatever single precision makes of N · (1/N)
         else:
             cellwise = int(self.terms.cellwise)
