@@ -73,7 +73,7 @@ def test_float32_rounding_stays_well_within_its_bound():
     )
     wide = svm._decisions(machine, rows, machine.support, list(machine.coefficients))
     radius = np.sqrt(-machine.support[:, -1].min())
-    bound = svm._bound(machine, rows, radius)
+    bound = svm._bound(machine, np.sqrt(-rows[:, -2]), radius)
     # The bound allows 32 rounding steps; a quarter of it must do, or it is no bound.
     assert (np.abs(narrow - wide) <= bound / 4).all()
 

@@ -5,8 +5,8 @@ The feature of filter i is the ReLU of its spatial mean, and that mean is linear
     f_i = ReLU( Σ_j W(i, j) · (means of input channel j over the shifted windows) + bias_i ).
 
 So no convolution is run, and since a connection that has gone stays gone at higher levels, each
-connection's contribution is computed once for all levels: a filter is summed up from the
-connections that go last to those that go first (``kernels``). Everything is float64.
+connection's contribution is computed once for all levels and added to the step at which it goes;
+sums over later steps are the filters (``kernels``). Everything is float64.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ def pruned_features(
 
     Yields
     ------
-    The block's place in ``samples`` and its features, (steps, block, c_out).
+    The block's place in ``samples`` and its features, (steps, block, c_out), which the next block
+    overwrites.
     """
     layer = evidence.layer
     weight = np.array(evidence.weight, dtype=np.float64)
     filters = np.arange(layer.c_out)
     first_channel = filters // (layer.c_out // layer.groups) * layer.c_in
-    columns = np.argsort(-gone_at, axis=1, kind="stable")
     bias = np.zeros(layer.c_out)
     if evidence.bias is not None:
         bias += evidence.bias
-    size = max(8, _BYTES // (steps * layer.c_out * 8) // 8 * 8)
+    size = max(16, _BYTES // (steps * layer.c_out * 8) // 16 * 16)
+    room = np.empty(steps * min(size, len(samples)) * layer.c_out)
     for start in range(0, len(samples), size):
         chosen = samples[start : start + size]
-        means = np.asarray(evidence.window_means[chosen], dtype=np.float64).transpose(1, 2, 0)
-        features = np.empty((steps, len(chosen), layer.c_out))
-        sum_steps(
-            np.array(means, order="C"), weight, first_channel, columns, gone_at, bias, features
-        )
+        means = np.array(evidence.window_means[chosen], dtype=np.float64, order="C")
+        features = room[: steps * len(chosen) * layer.c_out]
+        features = features.reshape(steps, len(chosen), layer.c_out)
+        sum_steps(means, weight, first_channel, gone_at, bias, features)
         yield slice(start, start + len(chosen)), features
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from snacs.limits.fitting import fit_svc
+from snacs.limits.kernels import count_votes, narrow_rows
 from snacs.values import FloatArray, IntArray
 
 _ROWS = 1024  # samples per product: their kernel values stay near the cache
@@ -89,13 +90,17 @@ def predict(machine: Machine, features: FloatArray) -> IntArray:
     coefficients = [block.astype(np.float32) for block in machine.coefficients]
     radius = np.sqrt(np.max(-machine.support[:, -1], initial=0.0))
     winners = np.empty(len(features), dtype=np.intp)
+    room = np.empty((min(_ROWS, len(features)), narrow.shape[1]), dtype=np.float32)
     for start in range(0, len(features), _ROWS):
-        rows = _rows(features[start : start + _ROWS], machine.centre, machine.gamma)
-        decision = _decisions(machine, rows.astype(np.float32), narrow, coefficients)
-        chosen, sure = _vote(machine, decision, _bound(machine, rows, radius))
+        some = features[start : start + _ROWS]
+        rows, sizes = room[: len(some)], np.empty(len(some))
+        narrow_rows(some, machine.centre, np.sqrt(2.0 * machine.gamma), rows, sizes)
+        decision = _decisions(machine, rows, narrow, coefficients)
+        chosen, sure = _vote(machine, decision, _bound(machine, np.sqrt(sizes), radius))
         doubt = np.flatnonzero(~sure)
         if len(doubt):
-            exact = _decisions(machine, rows[doubt], machine.support, list(machine.coefficients))
+            rows = _rows(some[doubt], machine.centre, machine.gamma)
+            exact = _decisions(machine, rows, machine.support, list(machine.coefficients))
             chosen[doubt], _ = _vote(machine, exact, np.zeros_like(exact))
         winners[start : start + _ROWS] = chosen
     return winners
@@ -131,14 +136,13 @@ def _decisions(
     return values + machine.intercepts.astype(kernel.dtype)
 
 
-def _bound(machine: Machine, rows: FloatArray, radius: float) -> FloatArray:
+def _bound(machine: Machine, length: FloatArray, radius: float) -> FloatArray:
     """(samples, pairs) bound on the rounding of the float32 pass.
 
     The exponent is a sum of terms up to (|f| + |s|)², each rounded; its error multiplies a kernel
-    value, which is at most exp(−(|f| − |s|)²) beyond the support vectors (lengths in units of
-    1/√gamma). Summing the kernel values rounds again.
+    value, which is at most exp(−(|f| − |s|)²) beyond the support vectors (``length`` |f| and
+    ``radius`` |s| are in units of 1/√gamma). Summing the kernel values rounds again.
     """
-    length = np.sqrt(-rows[:, -2])
     nearest = np.exp(-(np.maximum(length - radius, 0.0) ** 2))
     error = 1.0 + nearest * (length + radius) ** 2
     step = _SAFETY * float(np.finfo(np.float32).eps)
@@ -150,22 +154,6 @@ def _vote(
     machine: Machine, decision: FloatArray, bound: FloatArray
 ) -> tuple[IntArray, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Winners, and whether they win whichever way decisions within ``bound`` fall."""
-    first, second = machine.pairs
-    ballots = np.zeros((2, len(first), machine.classes), dtype=np.float32)
-    ballots[0, np.arange(len(first)), first] = 1
-    ballots[1, np.arange(len(first)), second] = 1
-    for_first = decision > 0
-    open_pairs = (np.abs(decision) <= bound).astype(np.float32)
-    votes = for_first.astype(np.float32) @ ballots[0] + (~for_first).astype(np.float32) @ ballots[1]
-    winner = votes.argmax(axis=1)
-    # Certain votes: without open pairs. Possible votes: with every open pair won.
-    lost = (open_pairs * for_first) @ ballots[0] + (open_pairs * ~for_first) @ ballots[1]
-    won = open_pairs @ (ballots[0] + ballots[1])
-    certain = votes - lost
-    possible = certain + won
-    # Half a vote settles ties in favour of the lower index.
-    possible += 0.5 * (np.arange(machine.classes)[None, :] < winner[:, None])
-    samples = np.arange(len(winner))
-    possible[samples, winner] = -1.0
-    sure = certain[samples, winner] >= possible.max(axis=1)
-    return winner, sure
+    winners, sure = np.empty(len(decision), np.intp), np.empty(len(decision), np.bool_)
+    count_votes(decision, bound, machine.classes, winners, sure)
+    return winners, sure
