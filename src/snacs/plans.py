@@ -226,4 +226,5 @@ def _structure(values: Mapping[str, Any]) -> Structure:
         sums=tuple(Sum(**row) for row in values["sums"]),
         left_alone=tuple(LeftAlone(**row) for row in values["left_alone"]),
         outputs=segments(values["outputs"]),
+        rectified=tuple(values.get("rectified", ())),
     )

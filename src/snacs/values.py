@@ -119,13 +119,15 @@ class Sum:
 
     ``operand`` (0 or 1) is the side that comes from ``layer`` through nothing but ``norm`` (or
     directly, if None); the other side is the rest of the residual stream. Repair uses it to let a
-    layer make up for errors that the stream carries already.
+    layer make up for errors that the stream carries already. ``rectified``: the sum is read by one
+    ReLU and by nothing else.
     """
 
     call: int
     layer: str
     operand: int
     norm: str | None = None
+    rectified: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,13 +141,18 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class Structure:
-    """What one forward pass revealed: layers in order of first call, norms, and the rest."""
+    """What one forward pass revealed: layers in order of first call, norms, and the rest.
+
+    ``rectified`` names the layers whose output, through their own norm if they have one, is read by
+    one ReLU and by nothing else: below zero, its value does not matter.
+    """
 
     layers: tuple[Layer, ...]
     norms: tuple[Norm, ...] = ()
     sums: tuple[Sum, ...] = ()
     left_alone: tuple[LeftAlone, ...] = ()
     outputs: tuple[Segment, ...] = ()
+    rectified: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.layers)

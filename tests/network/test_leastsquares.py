@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from snacs.network import leastsquares
-from snacs.network.leastsquares import Moments, outputs_of, solve, windows_of
+from snacs.network.leastsquares import Moments, problem_of, outputs_of, solve, windows_of
 
 MODULES = [
     nn.Conv2d(4, 6, 3, padding=1),
@@ -72,7 +72,7 @@ def test_surplus_rows_are_left_out_evenly(module, monkeypatch):
     assert moments.count <= -(-28 * per_image // rows) + per_image
     weight = module.weight.detach().reshape(6, -1)
     keep = np.ones(weight.shape, dtype=bool)
-    found = solve(moments, weight, keep, bias=module.bias, offset=False, ridge=1e-3)
+    found = solve(problem_of(moments, weight, keep, bias=module.bias, offset=False), ridge=1e-3)
     module.float()
     assert found.before < 1e-12  # windows · weights + bias are exactly the targets
 
@@ -117,7 +117,7 @@ def test_solution_is_that_of_the_normal_equations(offset, share):
     moments = Moments(module)
     moments.add(torch.from_numpy(x), torch.from_numpy(t))
     v = module.weight.detach()
-    found = solve(moments, v, keep, bias=None, offset=offset, ridge=1e-3)
+    found = solve(problem_of(moments, v, keep, bias=None, offset=offset), ridge=1e-3)
     first = [
         reference(x, t[:, i], v[i], keep[i], ridge=1e-3, offset=offset) for i in range(filters)
     ]
@@ -154,7 +154,7 @@ def test_the_error_never_rises_and_removed_columns_stay_zero(seed, share, ridge,
     keep = (torch.rand(weight.shape, generator=generator) < share).numpy()
     moments = Moments(module)
     moments.add(x, target)
-    found = solve(moments, weight, keep, bias=module.bias, offset=offset, ridge=ridge)
+    found = solve(problem_of(moments, weight, keep, bias=module.bias, offset=offset), ridge=ridge)
     assert found.after <= found.before + 1e-12  # rounding of float64 sums
     assert not found.weight[torch.from_numpy(~keep)].any()
 
@@ -164,7 +164,7 @@ def test_dead_inputs_leave_weights_alone():
     moments = Moments(module)
     moments.add(torch.zeros(10, 3), torch.ones(10, 2))
     keep = np.ones((2, 3), dtype=bool)
-    found = solve(moments, module.weight.detach(), keep, bias=module.bias, offset=True, ridge=1e-3)
+    found = solve(problem_of(moments, module.weight.detach(), keep, bias=module.bias, offset=True), ridge=1e-3)
     assert torch.equal(found.weight.float(), module.weight.detach())
     assert torch.allclose(found.offset, torch.ones(2, dtype=torch.float64))
 
@@ -180,7 +180,7 @@ def test_few_samples_pull_harder():
     moments = Moments(module)
     moments.add(x[:30], noisy[:30])
     weight = module.weight.detach()
-    found = solve(moments, weight, keep, bias=module.bias, offset=True, ridge=1e-6)
+    found = solve(problem_of(moments, weight, keep, bias=module.bias, offset=True), ridge=1e-6)
     error = (x[30:] @ found.weight.T + found.offset - clean[30:]).square().mean()
     plain = np.linalg.lstsq(x[:30].numpy(), noisy[:30].numpy(), rcond=None)[0]
     plain_error = (x[30:].numpy() @ plain - clean[30:].numpy()) ** 2

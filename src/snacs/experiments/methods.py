@@ -17,6 +17,9 @@ from snacs.plans import Plan
 MINT_GROUPS = 16
 """MINT's tree costs about 0.03 s per pair, so its filters are scored in this many groups."""
 
+UNREPAIRED = "default-no-repair"
+"""The default preset told that no repair follows: it then chooses by another score."""
+
 ALLOCATIONS: dict[str, dict[str, Any]] = {
     "uniform": {"allocation": "uniform"},
     "global": {"allocation": "global"},
@@ -96,6 +99,8 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     """
     if name in PRESETS:
         return preset_method(name, name, count=count)
+    if name == UNREPAIRED:
+        return preset_method(name, "default", count=count, repair=False)
     if name == "torch-pruning":
         chosen: dict[str, Any] = {**BASELINE, "count": count, "score": "l2"}
         return Method(name, Config.preset("default", **chosen), {"name": name}, foreign=True)
@@ -105,7 +110,7 @@ def method_of(name: str, *, count: int = 1000) -> Method:
         raise InputError(
             f"There is no method {name!r}. Give a preset ({', '.join(PRESETS)}) or a score "
             f"({', '.join(SCORES)}), alone or with an allocation ({', '.join(ALLOCATIONS)}): "
-            "l2-global; or torch-pruning."
+            f"l2-global; or {UNREPAIRED}, or torch-pruning."
         )
     options: dict[str, Any] = {**BASELINE, "count": count, "score": score}
     options |= ALLOCATIONS[rest or "uniform"]

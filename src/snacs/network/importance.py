@@ -11,7 +11,7 @@ batch, no labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from snacs.errors import InputError
 from snacs.network.batches import Forward, evaluating, logits_of, map_tensors, move, run, size_of
 from snacs.network.layers import module_of
 from snacs.values import FloatArray, Structure
+
+Progress = Callable[[int, int], None]
 
 # Images per backward pass: of ResNet50 at 224 pixels this many take about 3 GB.
 CHUNK = 16
@@ -37,7 +39,7 @@ def output_importance(
     *,
     seed: int,
     forward: Forward | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, FloatArray]:
     """(c_out,) by name of the prunable layers; gradients of parameters are left untouched.
 
@@ -46,8 +48,49 @@ def output_importance(
     InputError
         If nothing can be differentiated: the message says what to choose instead.
     """
-    modules = {layer.name: module_of(model, layer) for layer in structure.prunable}
     totals = {layer.name: np.zeros(layer.c_out) for layer in structure.prunable}
+
+    def add(name: str, gradient: Tensor) -> None:
+        totals[name] += gradient.double().square().sum(dim=1).cpu().numpy()
+
+    seen = _differentiate(model, structure, batches, add, seed, forward, progress)
+    return {name: total / seen for name, total in totals.items()}
+
+
+def output_coupling(
+    model: nn.Module,
+    structure: Structure,
+    batches: Iterable[Any],
+    *,
+    seed: int,
+    forward: Forward | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Tensor]:
+    """(groups, filters, filters) by name: E[JᵀJ] within each group; its diagonal is importance."""
+    totals = {
+        layer.name: torch.zeros(layer.groups, *2 * (layer.c_out // layer.groups,)).double()
+        for layer in structure.prunable
+    }
+
+    def add(name: str, gradient: Tensor) -> None:
+        rows = gradient.reshape(len(totals[name]), -1, gradient.shape[1])
+        totals[name] += (rows @ rows.transpose(1, 2)).double().cpu()
+
+    seen = _differentiate(model, structure, batches, add, seed, forward, progress)
+    return {name: total / seen for name, total in totals.items()}
+
+
+def _differentiate(
+    model: nn.Module,
+    structure: Structure,
+    batches: Iterable[Any],
+    add: Callable[[str, Tensor], None],
+    seed: int,
+    forward: Forward | None,
+    progress: Progress | None,
+) -> int:
+    """Hand (filters, positions) gradients of every prunable layer to ``add``; returns images."""
+    modules = {layer.name: module_of(model, layer) for layer in structure.prunable}
     signs = torch.Generator().manual_seed(seed)
     outputs: list[tuple[str, Tensor]] = []
 
@@ -67,7 +110,10 @@ def output_importance(
             for chunk in _chunks(batches):
                 outputs.clear()
                 logits = logits_of(run(model, move(chunk, model), forward))
-                _add(totals, logits, outputs, signs, modules)
+                for (name, _), gradient in zip(outputs, _by(logits, outputs, signs), strict=True):
+                    if gradient is not None:
+                        channels = 1 if isinstance(modules[name], _ConvNd) else gradient.ndim - 1
+                        add(name, gradient.movedim(channels, 0).flatten(1))
                 seen += size_of(chunk)
                 if progress is not None:
                     progress(min(seen, ENOUGH), ENOUGH)
@@ -78,21 +124,18 @@ def output_importance(
             handle.remove()
     if seen == 0:
         raise InputError("There are no calibration images: the iterable gave no batch.")
-    return {name: total / seen for name, total in totals.items()}
+    return seen
 
 
-def _add(
-    totals: dict[str, Any],
-    logits: Tensor,
-    outputs: list[tuple[str, Tensor]],
-    signs: torch.Generator,
-    modules: dict[str, nn.Module],
-) -> None:
+def _by(
+    logits: Tensor, outputs: list[tuple[str, Tensor]], signs: torch.Generator
+) -> Sequence[Tensor | None]:
+    """Gradients of randomly signed logits by the outputs."""
     drawn = torch.randint(0, 2, tuple(logits.shape), generator=signs).to(logits) * 2 - 1
     # A common shift of all logits changes no prediction.
     drawn = drawn - drawn.mean(dim=1, keepdim=True)
     try:
-        found = torch.autograd.grad(
+        return torch.autograd.grad(
             (logits * drawn).sum(), [output for _, output in outputs], allow_unused=True
         )
     except RuntimeError as error:
@@ -100,11 +143,6 @@ def _add(
             "The network's outputs cannot be differentiated, which score='information' needs "
             f"({error}). Choose another score: score='acmi' or score='l2'."
         ) from error
-    for (name, _), gradient in zip(outputs, found, strict=True):
-        if gradient is not None:
-            channels = 1 if isinstance(modules[name], _ConvNd) else gradient.ndim - 1
-            others = [d for d in range(gradient.ndim) if d != channels]
-            totals[name] += gradient.double().square().sum(dim=others).cpu().numpy()
 
 
 def _chunks(batches: Iterable[Any]) -> Iterable[Any]:

@@ -77,6 +77,7 @@ def find_structure(
         sums=seen.sums,
         left_alone=tuple(left_alone(modules, seen)),
         outputs=seen.outputs,
+        rectified=seen.rectified,
     )
     if not structure.prunable:
         rows = [f"{x.name} ({x.kind}): {x.kept_because}" for x in structure.layers]

@@ -30,6 +30,8 @@ from snacs.values import BoolArray
 
 # Elements of one block of windows: 64 MB in float32, which fits beside the activations.
 BLOCK = 1 << 24
+# Bytes of windows that are kept for solving again with other targets.
+KEPT = 1 << 30
 # Positions per column that are enough: the excess error of least squares is about n/N = 0.5 %.
 ENOUGH = 200
 ALL = slice(None)
@@ -62,11 +64,19 @@ class Moments:
         self.inputs = self._zeros(shape[0], shape[1])
         self.targets = self._zeros(shape[0], shape[2])
         self.squares = self._zeros(shape[0], shape[2])
+        self.samples: list[tuple[Tensor, Tensor, Tensor]] = []
+        """Windows, targets and zeros of the first positions that were added with zeros."""
+        self._held = 0
 
-    def add(self, inputs: Tensor, targets: Tensor) -> None:
-        """Add a batch: what entered the module, and what should have left it."""
+    def add(self, inputs: Tensor, targets: Tensor, zeros: Tensor | None = None) -> None:
+        """Add a batch: what entered the module, and what should have left it.
+
+        ``zeros``, in the shape of the targets, are the outputs that a ReLU sees as zero: with them,
+        windows and targets are held, up to ``KEPT`` bytes, for :mod:`snacs.network.refining`.
+        """
         if isinstance(self.module, _ConvNd) and inputs.ndim == 1 + len(self.module.kernel_size):
             inputs, targets = inputs[None], targets[None]  # one image without a batch axis
+            zeros = None if zeros is None else zeros[None]
         # Half precision is for running networks, not for sums of products.
         precise = torch.promote_types(inputs.dtype, torch.float32)
         inputs, targets = inputs.to(precise), targets.to(precise)
@@ -88,6 +98,11 @@ class Moments:
             self._add(self.inputs, x.sum(2))
             self._add(self.targets, t.sum(2))
             self._add(self.squares, t.square().sum(2))
+            if zeros is not None and self._held < KEPT:
+                floor = zeros[start : start + step].to(precise)
+                cut = [outputs_of(self.module, floor[who], rows) for who, rows in cuts]
+                self.samples.append((x, t, torch.cat(cut, 2)))
+                self._held += (x.numel() + 2 * t.numel()) * x.element_size()
 
     @property
     def finite(self) -> bool:
@@ -122,12 +137,16 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """New weights (c_out, n), offsets (c_out,), and the relative error before and after."""
+    """New weights (c_out, n), offsets (c_out,), and the relative error before and after.
+
+    ``ridge`` is what was used in the end, with what few samples added to it.
+    """
 
     weight: Tensor
     offset: Tensor
     before: float
     after: float
+    ridge: float = 0.0
 
 
 def windows_of(module: nn.Module, inputs: Tensor, rows: slice = ALL) -> Tensor:
@@ -162,16 +181,10 @@ def outputs_of(module: nn.Module, outputs: Tensor, rows: slice = ALL) -> Tensor:
     return outputs.transpose(0, 1).reshape(module.groups, -1, outputs[:, 0].numel())
 
 
-def solve(
-    moments: Moments,
-    weight: Tensor,
-    keep: BoolArray,
-    *,
-    bias: Tensor | None,
-    offset: bool,
-    ridge: float,
-) -> Solution:
-    """Solve every filter's kept columns.
+def problem_of(
+    moments: Moments, weight: Tensor, keep: BoolArray, *, bias: Tensor | None, offset: bool
+) -> Problem:
+    """The problem of one layer.
 
     Parameters
     ----------
@@ -183,16 +196,23 @@ def solve(
         What the module adds now, for the error before.
     offset : bool
         Whether the layer can carry a new constant; without, ``bias`` is kept.
-    ridge : float
-        Relative to the mean diagonal of the Gram matrix; more is added where samples are few.
     """
     mask = torch.from_numpy(np.ascontiguousarray(keep)).to(moments.device)
     shape = (moments.groups, moments.filters, moments.columns)
     start = torch.where(mask, weight.to(moments.gram), 0.0).reshape(shape)
     constant = torch.zeros(len(weight)) if bias is None else bias.detach()
-    problem = _Problem(
+    return Problem(
         moments, start, keep.reshape(shape), constant.to(moments.gram).reshape(shape[:2]), offset
     )
+
+
+def solve(problem: Problem, *, ridge: float) -> Solution:
+    """Solve every filter's kept columns.
+
+    ``ridge`` is relative to the mean diagonal of the Gram matrix; more is added where samples are
+    few.
+    """
+    start, moments = problem.start, problem.moments
     samples, columns = moments.count, moments.columns
     before = problem.relative_error(start, problem.constant)
     if samples <= columns:
@@ -204,7 +224,7 @@ def solve(
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class Problem:
     """One layer: start and keep are (groups, filters, n), constant is (groups, filters)."""
 
     moments: Moments
@@ -214,34 +234,40 @@ class _Problem:
     offset: bool
 
     def solution(self, before: float, ridge: float) -> Solution:
-        sums, constant = self.moments, self.constant
-        gram, cross = self._centred()
-        solved = torch.stack(
-            [
-                _solve_group(gram[g], cross[g], self.start[g], self.keep[g], ridge)
-                for g in range(sums.groups)
-            ]
-        )
-        if self.offset:
-            live = torch.from_numpy(self.keep.any(axis=2)).to(sums.device)
-            free = (sums.targets - (solved * sums.inputs[:, None, :]).sum(2)) / sums.count
-            constant = torch.where(live, free, constant)
+        sums = self.moments
+        solved = self.by_filter(*self.centred(sums.cross, sums.targets), ridge)
+        constant = self.constants(solved, sums.targets)
         after = self.relative_error(solved, constant)
-        return Solution(solved.reshape(-1, sums.columns), constant.reshape(-1), before, after)
+        flat = solved.reshape(-1, sums.columns)
+        return Solution(flat, constant.reshape(-1), before, after, ridge)
+
+    def by_filter(self, gram: Tensor, cross: Tensor, ridge: float) -> Tensor:
+        """(groups, filters, n): every filter by itself."""
+        rows = zip(gram, cross, self.start, self.keep, strict=True)
+        return torch.stack([_solve_group(*row, ridge) for row in rows])
+
+    def constants(self, weight: Tensor, targets: Tensor) -> Tensor:
+        """(groups, filters): the best constant for given weights and sums of targets."""
+        if not self.offset:
+            return self.constant
+        sums = self.moments
+        live = torch.from_numpy(self.keep.any(axis=2)).to(sums.device)
+        free = (targets - (weight * sums.inputs[:, None, :]).sum(2)) / sums.count
+        return torch.where(live, free, self.constant)
 
     def relative_error(self, weight: Tensor, constant: Tensor) -> float:
         total = float(self.moments.squares.sum())
         return float(self.moments.error(weight, constant).sum()) / total if total > 0 else 0.0
 
-    def _centred(self) -> tuple[Tensor, Tensor]:
+    def centred(self, cross: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Sums without the part that an offset takes up, or that the fixed bias explains."""
         sums = self.moments
         if not self.offset:
             fixed = sums.inputs[:, :, None] * self.constant[:, None, :]
-            return sums.gram, sums.cross - fixed
+            return sums.gram, cross - fixed
         means = sums.inputs / sums.count
         gram = sums.gram - means[:, :, None] * sums.inputs[:, None, :]
-        return gram, sums.cross - means[:, :, None] * sums.targets[:, None, :]
+        return gram, cross - means[:, :, None] * targets[:, None, :]
 
 
 def _solve_group(

@@ -19,6 +19,8 @@ from snacs.values import NETWORK_INPUT, LeftAlone
 Ignore = str | type[nn.Module] | re.Pattern[str]
 """An exact name, a pattern such as ``"layer1.*"``, a module type or a regular expression."""
 
+LAST = "final classifier: makes the network's output"
+
 _ATTENTION = (
     nn.MultiheadAttention,
     nn.Transformer,
@@ -67,7 +69,7 @@ def reasons_to_keep(
         if reason is None and keep_first and sources == {NETWORK_INPUT}:
             reason = "first layer: reads the network's input"
         if reason is None and layer.name in last:
-            reason = "final classifier: makes the network's output"
+            reason = LAST
         reasons[layer.name] = reason
     return reasons
 

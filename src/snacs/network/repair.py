@@ -1,8 +1,10 @@
-"""Bring a pruned network back towards its dense one: no labels, no gradients, no training.
+"""Bring a pruned network back towards its dense one: no labels, no training.
 
 Two steps, each kept only if the outputs come closer to the dense network's (KL divergence on the
-calibration images, eval mode): least squares on the kept weights, layer by layer
-(:mod:`snacs.network.sequential`), then BatchNorm statistics measured again.
+calibration images, eval mode): least squares on the kept weights and on the final classifier, layer
+by layer (:mod:`snacs.network.sequential`), then BatchNorm statistics measured again. One backward
+pass through the dense network tells how it reads each layer's filters together
+(:mod:`snacs.network.importance`); nothing descends along a gradient.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from snacs.network.batches import (
 )
 from snacs.network.batchnorm import reestimate_
 from snacs.network.holding import collect, fit
+from snacs.network.importance import output_coupling
 from snacs.network.masking import Mask, is_masked, remove_
 from snacs.network.sequential import LayerRepair, Progress, solve_layers_
 from snacs.values import Structure
@@ -129,6 +132,7 @@ def repair_(
                 structure=structure,
                 forward=forward,
                 ridge=ridge,
+                coupling=_coupling(reference, structure, batches, forward, notes),
                 progress=progress,
             )
             layers.extend(found)
@@ -156,6 +160,21 @@ def repair_(
         images=sum(size_of(batch) for batch in batches),
         notes=tuple(notes),
     )
+
+
+def _coupling(
+    reference: nn.Module,
+    structure: Structure,
+    batches: list[Any],
+    forward: Forward | None,
+    notes: list[str],
+) -> dict[str, Tensor] | None:
+    """How the dense network reads each layer's filters together; None if that cannot be had."""
+    try:
+        return output_coupling(reference, structure, batches, seed=0, forward=forward)
+    except (InputError, RuntimeError):
+        notes.append("The outputs cannot be differentiated: filters were solved one by one.")
+        return None
 
 
 def _step(

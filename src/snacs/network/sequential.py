@@ -7,6 +7,9 @@ stream carries already:
 
     target = dense output + (dense stream − pruned stream) / BatchNorm scale
 
+What the network makes of the output, a ReLU and the coupling of the filters, is taken into account
+by :mod:`snacs.network.refining`.
+
 Such a layer is solved when the addition is reached, because only then the stream is known; its
 operand of the sum is then computed again from the new weights.
 """
@@ -22,7 +25,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from snacs.errors import ModelError
@@ -30,6 +32,8 @@ from snacs.network import leastsquares, lockstep
 from snacs.network.batches import Forward, run, size_of
 from snacs.network.leastsquares import Moments, Solution
 from snacs.network.masking import mask_of, original_of
+from snacs.network.refining import Reading, refine
+from snacs.network.scales import scale_of, shift_of, sign_of
 from snacs.network.tasks import Task, find_tasks
 from snacs.network.trace import is_addition
 from snacs.values import Structure, Sum
@@ -57,16 +61,24 @@ def solve_layers_(
     structure: Structure,
     forward: Forward | None = None,
     ridge: float = 1e-3,
+    coupling: Mapping[str, Tensor] | None = None,
     settle: Settle | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[LayerRepair], list[str]]:
     """Solve all masked layers of ``model``, in eval mode; returns errors and what was left, why.
 
+    ``coupling`` are matrices by layer from :func:`snacs.network.importance.output_coupling`; layers
+    without one are solved filter by filter.
+
     ``settle`` may deal with each layer in another way than by least squares under its mask
     (:mod:`snacs.network.choosing`). The caller restores the weights if this raises.
     """
-    tasks, notes = find_tasks(model, dense, structure)
-    solve = partial(solve_task_, ridge=ridge)
+    tasks, notes = find_tasks(model, dense, structure, last=settle is None)
+
+    def solve(task: Task, moments: Moments) -> LayerRepair:
+        reading = Reading((coupling or {}).get(task.name), sign_of(task, dense))
+        return solve_task_(task, moments, ridge, reading)
+
     here = threading.local()
     sums = {task.sum.call: task.sum for task in tasks.values() if task.sum is not None}
 
@@ -84,7 +96,7 @@ def solve_layers_(
     done: list[LayerRepair] = []
     threads = [worker for pair in pairs for worker in pair]
     with _hooks(model, dense, tasks, here), lockstep.closing(threads):
-        while (found := _gather(pairs, tasks, dense, images)) is not None:
+        while (found := _gather(pairs, tasks, dense, images, hold=settle is None)) is not None:
             task, moments = found
             _check_finite(task, moments)
             done.append((settle or solve)(task, moments))
@@ -174,11 +186,17 @@ def _gather(
     tasks: Mapping[str, Task],
     dense: nn.Module,
     images: int,
+    *,
+    hold: bool,
 ) -> tuple[Task, Moments] | None:
-    """Run all passes to their next stop and sum up what they show; None at the end."""
+    """Run all passes to their next stop and sum up what they show; None at the end.
+
+    ``hold`` keeps samples of layers that a ReLU reads, to solve them again with other targets.
+    """
     task: Task | None = None
     moments: Moments | None = None
     scale: Tensor | None = None
+    shift: Tensor | None = None
     ended = False
     for number, (dense_worker, pruned_worker) in enumerate(pairs):
         for_dense, for_pruned = dense_worker.advance(), pruned_worker.advance()
@@ -187,7 +205,8 @@ def _gather(
             continue
         if number == 0 and for_pruned is not None:
             task = tasks[for_pruned.key]
-            moments, scale = Moments(task.module, images=images), _scale(task, dense)
+            moments, scale = Moments(task.module, images=images), scale_of(task, dense)
+            shift = shift_of(task, dense) if hold and task.rectified else None
         if (
             ended or task is None or moments is None or for_dense is None or for_pruned is None
             or for_dense.key != task.name or for_pruned.key != task.name
@@ -200,27 +219,13 @@ def _gather(
         target, dense_stream = for_dense.payload
         if scale is not None and isinstance(stream, Tensor) and isinstance(dense_stream, Tensor):
             target = target + (dense_stream - stream).reshape(target.shape) * scale
-        moments.add(inputs, target)
+        zeros = None
+        if shift is not None:
+            zeros = shift.expand_as(target)
+            if scale is not None and isinstance(stream, Tensor):
+                zeros = zeros - stream.reshape(target.shape) * scale
+        moments.add(inputs, target, zeros)
     return None if task is None or moments is None else (task, moments)
-
-
-def _scale(task: Task, dense: nn.Module) -> Tensor | None:
-    """What one unit of the stream is worth before the norm: 1 / (BatchNorm scale), per channel."""
-    if task.sum is None:
-        return None
-    weight = original_of(task.module)
-    if task.sum.norm is None:
-        return torch.ones((), dtype=weight.dtype, device=weight.device)
-    norm = dense.get_submodule(task.sum.norm)
-    if not isinstance(norm, _BatchNorm) or norm.running_var is None:
-        return None
-    factor = (norm.running_var + norm.eps).rsqrt()
-    if norm.affine:
-        factor = factor * norm.weight.detach()
-    # A channel that the norm all but switches off cannot make up for anything.
-    usable = factor.abs() > 1e-3 * factor.abs().mean()
-    worth = torch.where(usable, 1 / torch.where(usable, factor, 1.0), 0.0)
-    return worth.reshape(-1, *(1 for _ in range(weight.ndim - 2)))
 
 
 def _check_finite(task: Task, moments: Moments) -> None:
@@ -230,19 +235,23 @@ def _check_finite(task: Task, moments: Moments) -> None:
         )
 
 
-def solve_task_(task: Task, moments: Moments, ridge: float) -> LayerRepair:
+def solve_task_(
+    task: Task, moments: Moments, ridge: float, reading: Reading | None = None
+) -> LayerRepair:
     """Write one layer's solution into the tensors under its masks."""
     weight = original_of(task.module)
     has_bias = getattr(task.module, "bias", None) is not None
     bias = original_of(task.module, "bias") if has_bias else None
-    solution = leastsquares.solve(
+    problem = leastsquares.problem_of(
         moments,
         weight.detach().reshape(len(weight), -1),
         task.keep,
         bias=bias,
         offset=has_bias or task.carrier is not None,
-        ridge=ridge,
     )
+    solution = leastsquares.solve(problem, ridge=ridge)
+    if reading is not None:
+        solution = refine(problem, solution, reading)
     with torch.no_grad():
         _write_(task, weight, bias, solution)
     mask = mask_of(task.module)

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from snacs.errors import InputError
 from snacs.network.masking import masks_of, original_of, spread
+from snacs.network.reasons import LAST
 from snacs.values import BoolArray, Layer, Structure, Sum
 
 # A Gram matrix of this many columns takes 0.5 GB; wider layers (a classifier behind a large
@@ -21,19 +22,28 @@ WIDEST = 8192
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One layer to solve: its mask, the norm that can carry its offset, its residual sum."""
+    """One layer to solve: its mask, the norm that can carry its offset, its residual sum.
+
+    ``norm`` is the name of the carrier. ``rectified``: what it is solved for (its sum, else its own output) is read by a ReLU alone.
+    """
 
     name: str
     module: nn.Module
     keep: BoolArray
     carrier: _BatchNorm | None
     sum: Sum | None
+    norm: str | None = None
+    rectified: bool = False
 
 
 def find_tasks(
-    model: nn.Module, dense: nn.Module, structure: Structure
+    model: nn.Module, dense: nn.Module, structure: Structure, *, last: bool = False
 ) -> tuple[dict[str, Task], list[str]]:
-    """What to solve, in order of the forward pass, and what not and why."""
+    """What to solve, in order of the forward pass, and what not and why.
+
+    With ``last``, the final classifier is solved as well, though it is not pruned, so that it reads
+    the features as they are now. Not if somebody asked for it to be left alone.
+    """
     masks, notes = masks_of(model), []
     known = {layer.name: layer for layer in structure}
     chosen: dict[str, BoolArray] = {}
@@ -52,18 +62,35 @@ def find_tasks(
             chosen[name] = (
                 spread(mask, weight).expand(weight.shape).reshape(len(weight), -1).numpy()
             )
+    for layer in structure:
+        if last and layer.kept_because == LAST and layer.name not in masks and why_not(layer) is None:
+            weight = original_of(model.get_submodule(layer.name))
+            _check_twin(dense, layer.name, weight)
+            chosen[layer.name] = np.ones((len(weight), weight[0].numel()), dtype=bool)
     sums = _sums(model, chosen, structure)
-    tasks = {
-        name: Task(
+    tasks = {}
+    for name, keep in chosen.items():
+        (norm, carrier), sum_ = _carrier(model, name, structure), sums.get(name)
+        tasks[name] = Task(
             name=name,
             module=model.get_submodule(name),
             keep=np.ascontiguousarray(keep),
-            carrier=_carrier(model, name, structure),
-            sum=sums.get(name),
+            carrier=carrier,
+            sum=sum_,
+            norm=norm,
+            rectified=_rectified(name, carrier, sum_, structure),
         )
-        for name, keep in chosen.items()
-    }
     return tasks, notes
+
+
+def _rectified(
+    name: str, carrier: _BatchNorm | None, sum_: Sum | None, structure: Structure
+) -> bool:
+    if sum_ is not None:
+        return sum_.rectified
+    normed = any(feed.source == name for norm in structure.norms for feed in norm.feeds)
+    # Behind a norm whose scale is not known, the ReLU's zero is not known either.
+    return name in structure.rectified and (carrier is not None or not normed)
 
 
 def why_not(layer: Layer) -> str | None:
@@ -108,17 +135,19 @@ def _sums(
     return first
 
 
-def _carrier(model: nn.Module, name: str, structure: Structure) -> _BatchNorm | None:
+def _carrier(
+    model: nn.Module, name: str, structure: Structure
+) -> tuple[str, _BatchNorm] | tuple[None, None]:
     """The BatchNorm that reads this layer alone: its running mean can hold an offset.
 
     That is exact in eval mode, and in train mode BatchNorm does not see offsets at all.
     """
     readers = [n for n in structure.norms if any(feed.source == name for feed in n.feeds)]
     if len(readers) != 1 or any(feed.source != name for feed in readers[0].feeds):
-        return None
+        return None, None
     feeds, channels = readers[0].feeds, structure[name].c_out
     whole = len(feeds) == 1 and feeds[0].first == feeds[0].start == 0
     norm = model.get_submodule(readers[0].name)
     if not whole or readers[0].channels != channels or not isinstance(norm, _BatchNorm):
-        return None
-    return norm if norm.track_running_stats else None
+        return None, None
+    return (readers[0].name, norm) if norm.track_running_stats else (None, None)

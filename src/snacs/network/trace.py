@@ -8,7 +8,7 @@ sources; every other function hands them on by a rule (:mod:`snacs.network.rules
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -49,6 +49,8 @@ class Trace:
     layers: tuple[Seen, ...]
     norms: tuple[Norm, ...]
     sums: tuple[Sum, ...]
+    rectified: tuple[str, ...]
+    """Layers whose output, through their own norm if they have one, only one ReLU reads."""
     outputs: tuple[Segment, ...]
     heads: tuple[frozenset[str], ...]
     """For every output tensor the layers that reach it without passing another one."""
@@ -89,13 +91,30 @@ def _finish(watcher: Watcher, result: Any, images: int) -> Trace:
     return Trace(
         layers=tuple(watcher.seen.values()),
         norms=tuple(_norm(name, *seen) for name, seen in watcher.norms.items()),
-        sums=tuple(watcher.sums),
+        sums=tuple(
+            replace(found, rectified=watcher.rectified(found.call, outputs))
+            for found in watcher.sums
+        ),
+        rectified=tuple(name for name in watcher.seen if _rectified(watcher, name, outputs)),
         outputs=merged(found),
         heads=tuple(frozenset(layers_in(each)) for each in columns),
         called=frozenset(watcher.called),
         borrowed=frozenset(watcher.borrowed),
         images=images,
     )
+
+
+def _rectified(watcher: Watcher, layer: str, outputs: list[Tensor]) -> bool:
+    """Whether only a ReLU reads a layer, directly or behind the one norm that reads it alone."""
+    norms = [
+        value[1]
+        for value in watcher.readers
+        if isinstance(value, tuple) and value[0] == layer and value[1] is not None
+    ]
+    if not norms:
+        return watcher.rectified((layer, None), outputs)
+    alone = len(norms) == 1 and watcher.readers.get((layer, None)) == ["batch_norm"]
+    return alone and watcher.rectified((layer, norms[0]), outputs)
 
 
 def _output_columns(watcher: Watcher, tensor: Tensor) -> list[Origins]:

@@ -26,6 +26,9 @@ from snacs.network.sources import (
 )
 from snacs.values import Sum
 
+Value = tuple[str, str | None] | int
+"""A layer's own output (and the norm it went through), or the number of an addition."""
+
 _LEAVES_TORCH = frozenset({"numpy", "tolist", "item", "array", "float", "int", "dlpack"})
 
 
@@ -44,6 +47,9 @@ class Watcher(TorchFunctionMode):
         self.norms: dict[str, tuple[nn.Module, list[list[Origins]]]] = {}
         self.sums: list[Sum] = []
         self._additions = 0
+        # Values that a layer may be judged by, and the functions that read them.
+        self._values: dict[int, tuple[Tensor, Value]] = {}
+        self.readers: dict[Value, list[str]] = {}
         self._active: list[str] = []
         self.called: set[str] = set()
         self.borrowed: set[str] = set()
@@ -116,6 +122,20 @@ class Watcher(TorchFunctionMode):
         if self._busy:
             return func(*args, **kwargs)
         call = Call(plain_name(func), func, args, kwargs, self.tag_of, self.constant, self.trained)
+        read = [self._values[id(t)][1] for t in call.operands if id(t) in self._values]
+        result = self._follow(call, func, args, kwargs)
+        outputs = list(tensors_of(result))
+        if outputs or call.name in _LEAVES_TORCH:
+            for value in read:
+                self.readers.setdefault(value, []).append(call.name)
+        if is_addition(func) and len(outputs) == 1:
+            self._values[id(outputs[0])] = (outputs[0], self._additions - 1)
+        return result
+
+    def _follow(
+        self, call: Call, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call the function and tag what it returns."""
         operands = call.operands
         followed = any(self.tag_of(tensor) is not None for tensor in operands)
         if is_addition(func):
@@ -155,6 +175,9 @@ class Watcher(TorchFunctionMode):
         for key, (other, _, _) in list(self._own.items()):
             if _memory(other) == memory:
                 del self._own[key]
+        for key, (kept, _) in list(self._values.items()):
+            if _memory(kept) == memory:
+                del self._values[key]
         if alone and UNKNOWN not in tag.everything():
             return
         more = blend(tag.everything())
@@ -239,11 +262,19 @@ class Watcher(TorchFunctionMode):
             dim = channel_dim(kind, output.ndim)
             self.tag(output, filters(name, seen.c_out, dim=dim, ndim=output.ndim))
             self._own[id(output)] = (output, name, None)
+            self._values[id(output)] = (output, (name, None))
         elif isinstance(module, _BatchNorm) and module.affine and self.tag_of(data) is not None:
             # Silencing a dead filter masks scale and shift, so that zeros stay zeros.
             self.tag(output, self.tag_of(data))
             if id(data) in self._own and self._own[id(data)][2] is None:
-                self._own[id(output)] = (output, self._own[id(data)][1], name)
+                layer = self._own[id(data)][1]
+                self._own[id(output)] = (output, layer, name)
+                self._values[id(output)] = (output, (layer, name))
+
+    def rectified(self, value: Value, outputs: Iterable[Tensor]) -> bool:
+        """Whether one ReLU reads a value and nothing else does, the network's caller included."""
+        shown = [self._values[id(tensor)][1] for tensor in outputs if id(tensor) in self._values]
+        return self.readers.get(value) == ["relu"] and value not in shown
 
 
 def _memory(tensor: Tensor) -> int:
