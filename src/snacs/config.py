@@ -117,7 +117,9 @@ class Config:
         ties : "index" (exact counts) or "value" (equal scores go together, as in the paper).
         silence : mask the BatchNorm of dead filters too.
     Repair, used by ``prune``
-        repair : least squares on the kept weights.
+        repair : least squares on the kept weights. Where connections are chosen in order, they are
+            then chosen knowing that the kept weights will make up for the lost ones.
+        refine : least squares that knows what a ReLU cuts off and how filters are read together.
         batchnorm : re-estimate BatchNorm statistics where that helps.
         ridge : of the least squares, relative to the mean diagonal of the Gram matrix.
     """
@@ -159,6 +161,7 @@ class Config:
     silence: bool = True
 
     repair: bool = True
+    refine: bool = True
     batchnorm: bool = True
     ridge: float = 1e-3
 
@@ -171,7 +174,8 @@ class Config:
                 raise InputError(
                     f"{name!r} must map layer names to fractions. Got {getattr(self, name)!r}."
                 )
-        for name in ("conditional", "curves", "sequential", "silence", "repair", "batchnorm"):
+        flags = ("conditional", "curves", "sequential", "silence", "repair", "refine", "batchnorm")
+        for name in flags:
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name!r} must be True or False. Got {getattr(self, name)!r}.")
         if not isinstance(self.shares, tuple | list):

@@ -301,6 +301,7 @@ def repair_(
             dense=dense,
             ridge=config.ridge,
             least_squares=config.repair,
+            refine=config.refine,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
             progress=lambda done, total, name: watch("repair", done, total, name),

@@ -39,6 +39,7 @@ def repaired_(
             dense=job.model,
             ridge=config.ridge,
             least_squares=config.repair,
+            refine=config.refine,
             batchnorm=config.batchnorm,
             bn_images=bn_images,
             progress=lambda done, total, name: job.watch("repair", done, total, name),

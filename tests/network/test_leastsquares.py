@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from snacs.network import leastsquares
-from snacs.network.leastsquares import Moments, problem_of, outputs_of, solve, windows_of
+from snacs.network.leastsquares import Moments, outputs_of, problem_of, solve, windows_of
 
 MODULES = [
     nn.Conv2d(4, 6, 3, padding=1),
@@ -164,7 +164,9 @@ def test_dead_inputs_leave_weights_alone():
     moments = Moments(module)
     moments.add(torch.zeros(10, 3), torch.ones(10, 2))
     keep = np.ones((2, 3), dtype=bool)
-    found = solve(problem_of(moments, module.weight.detach(), keep, bias=module.bias, offset=True), ridge=1e-3)
+    found = solve(
+        problem_of(moments, module.weight.detach(), keep, bias=module.bias, offset=True), ridge=1e-3
+    )
     assert torch.equal(found.weight.float(), module.weight.detach())
     assert torch.allclose(found.offset, torch.ones(2, dtype=torch.float64))
 

@@ -53,8 +53,8 @@ class Reading:
 def refine(problem: Problem, first: Solution, reading: Reading) -> Solution:
     """Go on from the plain solution ``first``; returns it unchanged if there is nothing to know."""
     sums = problem.moments
-    moving = reading.sign is not None and bool(sums.samples)
-    if reading.coupling is None and not moving:
+    sign = reading.sign if sums.samples else None
+    if reading.coupling is None and sign is None:
         return first
     metric = None if reading.coupling is None else mixed(reading.coupling.to(sums.gram))
     shape = problem.start.shape
@@ -63,8 +63,10 @@ def refine(problem: Problem, first: Solution, reading: Reading) -> Solution:
     if metric is not None:
         weight, constant = _solve(problem, cross, targets, weight, metric, first.ridge)
     before: list[Tensor] = []
-    for number in range(ROUNDS if moving and reading.sign is not None else 0):
-        more, shift, before = _moved(sums, weight, constant, reading.sign, number, before)
+    for number in range(ROUNDS):
+        if sign is None:
+            break
+        more, shift, before = _moved(sums, weight, constant, sign, number, before)
         cross, targets = sums.cross + more, sums.targets + shift
         weight, constant = _solve(problem, cross, targets, weight, metric, first.ridge)
     after = problem.relative_error(weight, constant)

@@ -76,6 +76,7 @@ def repair_(
     dense: nn.Module | None = None,
     ridge: float = 1e-3,
     least_squares: bool = True,
+    refine: bool = True,
     batchnorm: bool = True,
     bn_images: Iterable[Any] | None = None,
     progress: Progress | None = None,
@@ -98,6 +99,10 @@ def repair_(
         Gram matrix. Larger is safer with few images.
     least_squares, batchnorm : bool
         The two steps.
+    refine : bool
+        Let least squares know what a ReLU cuts off and how filters are read together
+        (:mod:`snacs.network.refining`), and solve the final classifier too. False: every filter by
+        itself, for its plain output.
     bn_images : iterable of batches, optional
         Augmented images for the BatchNorm statistics, as in training. Default: ``images``.
     progress : callable, optional
@@ -132,7 +137,10 @@ def repair_(
                 structure=structure,
                 forward=forward,
                 ridge=ridge,
-                coupling=_coupling(reference, structure, batches, forward, notes),
+                refine=refine,
+                coupling=_coupling(reference, structure, batches, forward, notes)
+                if refine
+                else None,
                 progress=progress,
             )
             layers.extend(found)

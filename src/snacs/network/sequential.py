@@ -28,11 +28,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from snacs.errors import ModelError
-from snacs.network import leastsquares, lockstep
+from snacs.network import leastsquares, lockstep, refining
 from snacs.network.batches import Forward, run, size_of
 from snacs.network.leastsquares import Moments, Solution
 from snacs.network.masking import mask_of, original_of
-from snacs.network.refining import Reading, refine
+from snacs.network.refining import Reading
 from snacs.network.scales import scale_of, shift_of, sign_of
 from snacs.network.tasks import Task, find_tasks
 from snacs.network.trace import is_addition
@@ -61,23 +61,24 @@ def solve_layers_(
     structure: Structure,
     forward: Forward | None = None,
     ridge: float = 1e-3,
+    refine: bool = False,
     coupling: Mapping[str, Tensor] | None = None,
     settle: Settle | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[LayerRepair], list[str]]:
     """Solve all masked layers of ``model``, in eval mode; returns errors and what was left, why.
 
-    ``coupling`` are matrices by layer from :func:`snacs.network.importance.output_coupling`; layers
-    without one are solved filter by filter.
+    ``refine`` is as in :func:`snacs.network.repair.repair_`, ``coupling`` by layer from
+    :func:`snacs.network.importance.output_coupling`.
 
     ``settle`` may deal with each layer in another way than by least squares under its mask
     (:mod:`snacs.network.choosing`). The caller restores the weights if this raises.
     """
-    tasks, notes = find_tasks(model, dense, structure, last=settle is None)
+    tasks, notes = find_tasks(model, dense, structure, last=refine)
 
     def solve(task: Task, moments: Moments) -> LayerRepair:
         reading = Reading((coupling or {}).get(task.name), sign_of(task, dense))
-        return solve_task_(task, moments, ridge, reading)
+        return solve_task_(task, moments, ridge, reading if refine else None)
 
     here = threading.local()
     sums = {task.sum.call: task.sum for task in tasks.values() if task.sum is not None}
@@ -96,7 +97,7 @@ def solve_layers_(
     done: list[LayerRepair] = []
     threads = [worker for pair in pairs for worker in pair]
     with _hooks(model, dense, tasks, here), lockstep.closing(threads):
-        while (found := _gather(pairs, tasks, dense, images, hold=settle is None)) is not None:
+        while (found := _gather(pairs, tasks, dense, images, hold=refine)) is not None:
             task, moments = found
             _check_finite(task, moments)
             done.append((settle or solve)(task, moments))
@@ -251,7 +252,7 @@ def solve_task_(
     )
     solution = leastsquares.solve(problem, ridge=ridge)
     if reading is not None:
-        solution = refine(problem, solution, reading)
+        solution = refining.refine(problem, solution, reading)
     with torch.no_grad():
         _write_(task, weight, bias, solution)
     mask = mask_of(task.module)

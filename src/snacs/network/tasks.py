@@ -24,7 +24,8 @@ WIDEST = 8192
 class Task:
     """One layer to solve: its mask, the norm that can carry its offset, its residual sum.
 
-    ``norm`` is the name of the carrier. ``rectified``: what it is solved for (its sum, else its own output) is read by a ReLU alone.
+    ``norm`` is the name of the carrier. ``rectified``: what it is solved for (its sum, else its own
+    output) is read by a ReLU alone.
     """
 
     name: str
@@ -63,7 +64,12 @@ def find_tasks(
                 spread(mask, weight).expand(weight.shape).reshape(len(weight), -1).numpy()
             )
     for layer in structure:
-        if last and layer.kept_because == LAST and layer.name not in masks and why_not(layer) is None:
+        if (
+            last
+            and layer.kept_because == LAST
+            and layer.name not in masks
+            and why_not(layer) is None
+        ):
             weight = original_of(model.get_submodule(layer.name))
             _check_twin(dense, layer.name, weight)
             chosen[layer.name] = np.ones((len(weight), weight[0].numel()), dtype=bool)

@@ -188,6 +188,7 @@ def _wiring(watcher: _CountWatcher, result: Any, images: int) -> Wiring:
             layers=layers,
             norms=(),
             sums=(),
+            rectified=(),
             outputs=(),
             heads=(),
             called=frozenset(watcher.called),
