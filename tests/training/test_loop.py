@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -378,3 +379,23 @@ def test_bad_input_is_refused():
         train_(build().requires_grad_(False), good, recipe=recipe)
     with pytest.raises(InputError, match="no images"):
         accuracy_of(build(), [])
+
+
+def test_channels_last_is_the_same_training_and_leaves_plain_weights():
+    plain, other = build(), build()
+    for model, recipe in ((plain, RECIPE), (other, replace(RECIPE, channels_last=True))):
+        model[6] = nn.Identity()  # dropout draws in the order of the memory
+        train_(model, loader(seed=1), recipe=replace(recipe, epochs=1), seed=3)
+    assert all(p.is_contiguous() for p in other.parameters())
+    for (name, one), two in zip(
+        plain.state_dict().items(), other.state_dict().values(), strict=True
+    ):
+        assert torch.allclose(one, two, rtol=1e-3, atol=1e-4), name
+
+
+def test_an_error_leaves_plain_weights():
+    model = build()
+    recipe = Recipe(epochs=1, learning_rate=0.05, channels_last=True)
+    with pytest.raises(InputError):
+        train_(model, [X[:8]], recipe=recipe)  # no labels
+    assert all(p.is_contiguous() for p in model.parameters())

@@ -161,6 +161,7 @@ def recipe_of(arguments: Arguments) -> Recipe | None:
     if not arguments.epochs:
         return None
     found = scaled(RECIPES[arguments.recipe], arguments.epochs)
+    found = replace(found, channels_last=arguments.channels_last)
     return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
 
 

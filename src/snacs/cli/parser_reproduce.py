@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from snacs.cli.parser_compare import add_test_images
+from snacs.cli.parser_compare import add_layout, add_test_images
 
 ALONE = ("estimator", "runtime")
 """Experiments that need no network."""
@@ -60,6 +60,7 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--recipe", default="brief", help="how to retrain, by name (brief)")
     group.add_argument("--batch-size", type=int, metavar="N", help="(the recipe's)")
+    add_layout(group)
     group.add_argument("--train-images", type=int, metavar="N", help="of retraining (all)")
     add_test_images(group)
     group.add_argument(

@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from snacs.cli.parser_compare import add_layout
+
 
 def add_train(
     add: Callable[..., argparse.ArgumentParser],
@@ -40,6 +42,7 @@ def add_train(
     )
     group.add_argument("--rate", type=float, metavar="R", help="learning rate (the recipe's)")
     group.add_argument("--batch-size", type=int, metavar="N", help="(the recipe's)")
+    add_layout(group)
     group.add_argument(
         "--from", dest="start", type=Path, metavar="FILE", help="weights to go on from (none)"
     )

@@ -163,6 +163,7 @@ def _typed(arguments: Arguments) -> str:
         value = arguments.typed[name]
         if value not in (None, _UNSAID.get(name)):
             words += [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--channels-last"] if arguments.channels_last else []
     return shlex.join(words)
 
 

@@ -94,6 +94,7 @@ def _recipe(arguments: Arguments) -> Recipe:
         found = scaled(found, arguments.epochs)
     if arguments.rate is not None:
         found = replace(found, learning_rate=arguments.rate)
+    found = replace(found, channels_last=arguments.channels_last)
     return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
 
 

@@ -22,10 +22,19 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from snacs.errors import InputError, ModelError, RunFolderError
-from snacs.network.batches import Forward, evaluating, labels_of, logits_of, move, run
+from snacs.network.batches import (
+    Forward,
+    evaluating,
+    labels_of,
+    logits_of,
+    map_tensors,
+    move,
+    run,
+)
 from snacs.training import checkpoints
 from snacs.training.determinism import borrowed_randomness, seed_epoch, seed_loader
 from snacs.training.history import EpochRow, History, ProgressRow
+from snacs.training.layout import channels_last, laid_out
 from snacs.training.losses import loss_of
 from snacs.training.machine import length_of, machine_for, modes_restored, shard
 from snacs.training.recipes import Recipe
@@ -71,6 +80,7 @@ def train_(
     with ExitStack() as stack:
         stack.enter_context(borrowed_randomness())
         stack.enter_context(modes_restored(model))
+        stack.enter_context(laid_out(model, channels_last=recipe.channels_last))
         machine = stack.enter_context(machine_for(model, accelerator or {}))
         if teacher is not None:
             stack.enter_context(modes_restored(teacher))
@@ -196,6 +206,8 @@ class _Loop:
 
     def _step(self, batch: Any, rate: float, where: str) -> Tensor:
         batch = move(batch, self.model)
+        if self.recipe.channels_last:
+            batch = map_tensors(batch, channels_last)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         taught = None

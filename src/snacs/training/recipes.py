@@ -40,6 +40,9 @@ class Recipe:
         T.
     clip : float, optional
         Largest norm of all gradients together.
+    channels_last : bool
+        Keep images and 4-D weights with the channels innermost while training. Same arithmetic,
+        other rounding; faster on some processors and networks, slower on others.
     note : str
         What to know about the recipe; handed on in the history.
     """
@@ -58,6 +61,7 @@ class Recipe:
     distillation: float = 0.0
     temperature: float = 4.0
     clip: float | None = None
+    channels_last: bool = False
     note: str = ""
 
     def __post_init__(self) -> None:
