@@ -259,7 +259,10 @@ def test_module_called_twice_merges_feeds_and_counts_calls() -> None:
 
 def test_sums_are_numbered_and_name_layer_norm_and_side() -> None:
     found = trace(Residual(), X)
-    assert found.sums == (Sum(0, "a.conv2", 0, "a.bn2"), Sum(1, "b.conv2", 0, "b.bn2"))
+    assert found.sums == (
+        Sum(0, "a.conv2", 0, "a.bn2", rectified=True),
+        Sum(1, "b.conv2", 0, "b.bn2", rectified=True),
+    )
 
 
 def test_sums_count_every_addition_as_another_mode_would() -> None:
