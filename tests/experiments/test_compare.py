@@ -94,6 +94,23 @@ def test_names_of_methods(name, score, allocation, follows):
     assert not found.config.shares
 
 
+def test_presets_with_other_options():
+    found = method_of("default+refine=false+ridge=0.01+shares=0.1:0.3", count=70)
+    assert found.config == Config.preset(
+        "default", refine=False, ridge=0.01, shares=(0.1, 0.3), count=70
+    )
+    assert found.name == "default+refine=false+ridge=0.01+shares=0.1:0.3"
+    own = repairing(found.config, found.changed)
+    assert (own.refine, own.ridge, own.repair) == (False, 0.01, True)
+    assert repairing(found.config).refine
+    unrepaired = method_of("default+repair=false")
+    assert not unrepaired.config.repair
+    assert method_of("default").options != unrepaired.options
+    for wrong in ("default+refine", "default+refined=true", "default+ridge=soft"):
+        with pytest.raises(InputError):
+            method_of(wrong)
+
+
 def test_unknown_methods_name_what_there_is():
     for name in ("l3", "l2-everywhere", "l2activation"):
         with pytest.raises(InputError, match="l2-global"):

@@ -78,7 +78,7 @@ class Carried:
         asked = replace(
             job,
             run=self.run,
-            config=repairing(self.plan.config),
+            config=repairing(self.plan.config, self.method.changed),
             goal=self.plan.goal,
             facts={**job.facts, "images": [job.facts["images"], self.masks]},  # part of its key
         )

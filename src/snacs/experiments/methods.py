@@ -17,9 +17,6 @@ from snacs.plans import Plan
 MINT_GROUPS = 16
 """MINT's tree costs about 0.03 s per pair, so its filters are scored in this many groups."""
 
-UNREPAIRED = "default-no-repair"
-"""The default preset told that no repair follows: it then chooses by another score."""
-
 ALLOCATIONS: dict[str, dict[str, Any]] = {
     "uniform": {"allocation": "uniform"},
     "global": {"allocation": "global"},
@@ -72,6 +69,8 @@ class Method:
     options: Mapping[str, Any]
     follows: bool = False
     """Whether its layers give as much as those of the default preset."""
+    changed: frozenset[str] = frozenset()
+    """Options of a preset that this method has its own values of, those of repair included."""
     foreign: bool = False
     """Whether another program chooses the filters, at as many MACs as the default preset."""
 
@@ -82,9 +81,12 @@ class Method:
         return replace(self, config=config, options={**self.options, "limits": limits})
 
 
-def repairing(config: Config) -> Config:
-    """The same with the repair of the default preset, with which all methods are repaired."""
-    known = {*BASELINE, "score", "allocation", "count"}
+def repairing(config: Config, changed: frozenset[str] = frozenset()) -> Config:
+    """The same with the repair of the default preset, with which all methods are repaired.
+
+    Options that a method was asked to change stay as they are.
+    """
+    known = {*BASELINE, "score", "allocation", "count", *changed}
     shared = {n: value for n, value in PRESETS["default"].as_dict().items() if n not in known}
     return replace(config, **{**shared, "repair": True, "batchnorm": True})
 
@@ -96,11 +98,14 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     'global'
     >>> method_of("l1").config.allocation
     'uniform'
+    >>> method_of("default+refine=false").config.refine
+    False
     """
     if name in PRESETS:
         return preset_method(name, name, count=count)
-    if name == UNREPAIRED:
-        return preset_method(name, "default", count=count, repair=False)
+    if name.split("+")[0] in PRESETS:
+        preset, *changes = name.split("+")
+        return preset_method(name, preset, count=count, **dict(map(_change, changes)))
     if name == "torch-pruning":
         chosen: dict[str, Any] = {**BASELINE, "count": count, "score": "l2"}
         return Method(name, Config.preset("default", **chosen), {"name": name}, foreign=True)
@@ -110,7 +115,7 @@ def method_of(name: str, *, count: int = 1000) -> Method:
         raise InputError(
             f"There is no method {name!r}. Give a preset ({', '.join(PRESETS)}) or a score "
             f"({', '.join(SCORES)}), alone or with an allocation ({', '.join(ALLOCATIONS)}): "
-            f"l2-global; or {UNREPAIRED}, or torch-pruning."
+            "l2-global; a preset with other options: default+repair=false; or torch-pruning."
         )
     options: dict[str, Any] = {**BASELINE, "count": count, "score": score}
     options |= ALLOCATIONS[rest or "uniform"]
@@ -126,7 +131,33 @@ def preset_method(name: str, preset: str, *, count: int = 1000, **changes: Any) 
     if preset != "default":  # options that only the default preset uses must not change its keys
         known = {*BASELINE, "score", "allocation", "count"}
         options = {option: value for option, value in options.items() if option in known}
-    return Method(name, config, options)
+    return Method(name, config, options, changed=frozenset(changes))
+
+
+def _change(text: str) -> tuple[str, Any]:
+    """``ridge=0.01`` as a name and a value; values between colons are a list.
+
+    >>> _change("refine=false"), _change("shares=0.1:0.2"), _change("shares=")
+    (('refine', False), ('shares', (0.1, 0.2)), ('shares', ()))
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"An option of a method reads name=value: refine=false. Got {text!r}.")
+    if name == "shares" or ":" in value:
+        return name, tuple(_value(word) for word in value.split(":") if word)
+    return name, _value(value)
+
+
+def _value(word: str) -> Any:
+    known = {"true": True, "false": False, "none": None}
+    if word.lower() in known:
+        return known[word.lower()]
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
 
 
 def _starts(name: str, score: str) -> bool:
