@@ -1,4 +1,4 @@
-"""Counters that threads share, and the processor's clock, for numba."""
+"""Counters that threads share, addresses, and the processor's clock, for numba."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from snacs.runtime.vectors import data_of, external, inline
+from snacs.runtime.vectors import INT, data_of, external, inline
 
-# Windows has no sched_yield in its C library; there a waiting thread only pauses.
-_YIELDS = sys.platform != "win32"
+POSIX = sys.platform != "win32"
+"""Whether the C library has ``sched_yield`` and ``read``; without them a thread that waits only
+pauses, and sleeps in Python."""
 
 
 @inline
@@ -43,7 +44,7 @@ def pause(typing: Any, long: Any) -> Any:  # noqa: ARG001
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
         builder.fence("seq_cst")
-        if _YIELDS:
+        if POSIX:
             with builder.if_then(values[0]):
                 builder.call(external(builder, "sched_yield", ir.IntType(32), []), [])
         return context.get_dummy_value()
@@ -59,3 +60,40 @@ def ticks(typing: Any) -> Any:  # noqa: ARG001
         return builder.call(external(builder, "llvm.readcyclecounter", ir.IntType(64), []), [])
 
     return types.int64(), generate
+
+
+@inline
+def address_of(typing: Any, array: Any) -> Any:  # noqa: ARG001
+    """Where an array's numbers begin."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        data = data_of(context, builder, signature.args[0], values[0])
+        return builder.ptrtoint(data, INT)
+
+    return types.int64(array), generate
+
+
+@inline
+def pointer_to(typing: Any, address: Any) -> Any:  # noqa: ARG001
+    """What ``carray`` takes, from an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(signature.return_type))
+
+    return types.voidptr(types.int64), generate
+
+
+@inline
+def sleep_on(typing: Any, pipe: Any, room: Any) -> Any:  # noqa: ARG001
+    """Wait until there is a byte in a pipe, and take it; ``room`` is an array to put it into."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        if POSIX:
+            data = data_of(context, builder, signature.args[1], values[1])
+            short, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            read = external(builder, "read", INT, [short, byte, INT])
+            number = builder.trunc(values[0], short)
+            builder.call(read, [number, builder.bitcast(data, byte), ir.Constant(INT, 1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, room), generate

@@ -14,6 +14,7 @@ _FILES = (
     "fields.py",
     "kernels.py",
     "planes.py",
+    "sharing.py",
     "threads.py",
     "vectors.py",
 )

@@ -8,9 +8,18 @@ from typing import Any
 import numpy as np
 
 from snacs.runtime import fields as f
+from snacs.runtime.kernels import VECTORS_BELOW
 from snacs.runtime.layout import Geometry
 from snacs.runtime.steps import Conv
-from snacs.runtime.tables import Tables, Tiles, choose_taps, image_tiles, keep, pixel_tiles
+from snacs.runtime.tables import (
+    Tables,
+    Tiles,
+    choose_taps,
+    image_tiles,
+    keep,
+    pixel_tiles,
+    wrapped_tiles,
+)
 from snacs.runtime.vectors import LANES, WIDE
 from snacs.values import FloatArray
 
@@ -42,6 +51,16 @@ def reach(step: Conv) -> int:
         last = (out - 1) * step.stride[axis] + span - step.padding[axis]
         found = max(found, step.padding[axis], last - (size - 1))
     return found
+
+
+def plain(step: Conv) -> bool:
+    """Whether a layer is 3×3 and reads one pixel around each of its outputs' places."""
+    return step.stride == step.dilation == (1, 1) and step.weight.shape[2:] == (3, 3)
+
+
+def wrapping(step: Conv) -> bool:
+    """Whether a layer can read planes whose rows have no zeros between them."""
+    return reach(step) == 0 or (plain(step) and step.padding == (1, 1))
 
 
 def conv_row(
@@ -110,10 +129,15 @@ def _by_taps(
 ) -> ConvRow:
     size = choose_taps(len(offsets))
     chunks = _chunks(len(offsets), size)
-    plain = step.stride == step.dilation == (1, 1) and step.weight.shape[2:] == (3, 3)
-    shared = WIDE and x.unit > 1 and plain and out.width % 4 == 0
-    vectors = 4 if shared else _pair(step, x, out)
-    tiles = _tiles(step, x, out, vectors)
+    edges = None
+    if x.wraps and plain(step) and step.padding == (1, 1):
+        vectors, variant = _sharing(out)
+        tiles, edges = wrapped_tiles(x, out, vectors=vectors)
+    else:
+        shared = WIDE and x.unit > 1 and plain(step) and out.width % 4 == 0
+        vectors = 4 if shared else _pair(step, x, out)
+        variant = size * 10 + vectors
+        tiles = _tiles(step, x, out, vectors)
     blocks = _blocks(step.out.channels, tiles.count)
     kept = keep(weight, groups=step.groups, blocks=blocks, taps=chunks)
     taps_at = [
@@ -126,7 +150,8 @@ def _by_taps(
     row = _tiled(step, tiles, tables) | {
         f.KIND: f.CONV,
         f.ITEMS: tiles.count * len(kept.blocks),
-        f.VARIANT: size * 10 + vectors,
+        f.VARIANT: variant,
+        f.EDGES_AT: -1 if edges is None else tables.add_ints(edges),
         f.BLOCKS: len(kept.blocks),
         f.BLOCKS_AT: tables.add_ints(kept.blocks),
         f.GROUPS_AT: tables.add_ints(groups),
@@ -210,6 +235,16 @@ def _most(step: Conv, x: Geometry, out: Geometry, *, limit: int) -> int:
     """The largest power of two, up to ``limit``, that there are vectors for."""
     there = len(_tiles(step, x, out, 1).x)
     return min(limit, 1 << (there.bit_length() - 1))
+
+
+def _sharing(out: Geometry) -> tuple[int, int]:
+    """How many vectors of a plane whose rows wrap are done at once, and by which kernel."""
+    step = max(1, LANES // out.width)
+    there = -(-out.height // step)
+    vectors = VECTORS_BELOW.get(step, 1)
+    if there < vectors:
+        vectors = 1
+    return vectors, 1000 + 10 * vectors + (step if vectors > 1 else 0)
 
 
 def _blocks(filters: int, tiles: int) -> int:

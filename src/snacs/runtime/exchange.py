@@ -9,14 +9,12 @@ from numba import types
 
 from snacs.runtime import fields as f
 from snacs.runtime.compiling import compiled
+from snacs.runtime.sharing import masked_load
 from snacs.runtime.vectors import (
-    FLAGS,
     INT,
     LANES,
     SHORT,
-    VECTOR,
     data_of,
-    external,
     inline,
     load,
     mask_of,
@@ -25,8 +23,6 @@ from snacs.runtime.vectors import (
 )
 
 _FLOATS = ir.FloatType().as_pointer()
-_ALIGN = ir.Constant(SHORT, 4)
-_ZEROS = ir.Constant(VECTOR, [0.0] * LANES)
 
 
 def _turned(builder: Any, rows: list[Any]) -> list[Any]:
@@ -107,10 +103,7 @@ def turn_out(
 
 def _masked_load(builder: Any, address: Any, bits: Any) -> Any:
     """Masked, since what lies behind a tensor's end may not be ours to read."""
-    name = f"llvm.masked.load.v{LANES}f32.p0"
-    read = external(builder, name, VECTOR, [VECTOR.as_pointer(), SHORT, FLAGS, VECTOR])
-    source = builder.inttoptr(address, VECTOR.as_pointer())
-    return builder.call(read, [source, _ALIGN, mask_of(builder, bits), _ZEROS])
+    return masked_load(builder, builder.inttoptr(address, _FLOATS), mask_of(builder, bits))
 
 
 @inline
@@ -159,14 +152,17 @@ def pack(op: Any, first: int, last: int, block: int, images: int, arena: Any, su
     unit, width, size = op[f.UNIT], op[f.COLUMNS], op[f.HEIGHT] * op[f.COLUMNS]
     step = op[f.CHANNELS] * size
     here = min(unit, images - block * unit)
+    # Rows without zeros between them are one long row.
+    lines, length = (1, size) if op[f.OUT_ROW] == width else (op[f.HEIGHT], width)
     for channel in range(first, last):
         plane = op[f.OUT] + channel * op[f.OUT_PLANE] + op[f.OUT_ORIGIN]
         address = op[f.IO] + 4 * (block * unit * step + channel * size)
         if unit == 1:
-            for y in range(op[f.HEIGHT]):
-                for x in range(0, width, LANES):
-                    mask = (1 << min(LANES, width - x)) - 1
-                    take(arena, plane + y * op[f.OUT_ROW] + x, address + 4 * (y * width + x), mask)
+            for y in range(lines):
+                place, at = plane + y * op[f.OUT_ROW], address + 4 * y * length
+                for x in range(0, length, LANES):
+                    mask = (1 << min(LANES, length - x)) - 1
+                    take(arena, place + x, at + 4 * x, mask)
             continue
         for pixel in range(0, size, LANES):
             count = min(LANES, size - pixel)
@@ -182,14 +178,16 @@ def unpack(op: Any, first: int, last: int, block: int, images: int, arena: Any, 
     unit, width, size = op[f.UNIT], op[f.COLUMNS], op[f.HEIGHT] * op[f.COLUMNS]
     step = op[f.CHANNELS] * size
     here = min(unit, images - block * unit)
+    lines, length = (1, size) if op[f.X_ROW] == width else (op[f.HEIGHT], width)
     for channel in range(first, last):
         plane = op[f.X] + channel * op[f.X_PLANE] + op[f.X_ORIGIN]
         address = op[f.IO] + 4 * (block * unit * step + channel * size)
         if unit == 1:
-            for y in range(op[f.HEIGHT]):
-                for x in range(0, width, LANES):
-                    mask = (1 << min(LANES, width - x)) - 1
-                    give(address + 4 * (y * width + x), arena, plane + y * op[f.X_ROW] + x, mask)
+            for y in range(lines):
+                place, at = plane + y * op[f.X_ROW], address + 4 * y * length
+                for x in range(0, length, LANES):
+                    mask = (1 << min(LANES, length - x)) - 1
+                    give(at + 4 * x, arena, place + x, mask)
             continue
         for pixel in range(0, size, LANES):
             count = min(LANES, size - pixel)

@@ -18,9 +18,10 @@ KIND, ITEMS, GRAIN, X, X_PLANE, OUT, OUT_PLANE, OTHER, OTHER_PLANE, LIMITS_AT, C
 (−1: nothing) and their floats per channel; where (low, high) of the clipping stands."""
 
 VARIANT, VECTORS, TILES, X_BASES, OUT_BASES, MASKS, BLOCKS, BLOCKS_AT = range(11, 19)
-GROUPS_AT, BIAS_AT, ROWS_AT, WEIGHTS_AT = range(19, 23)
+GROUPS_AT, BIAS_AT, ROWS_AT, WEIGHTS_AT, EDGES_AT = range(19, 24)
 """CONV and ROWS: tiles of VECTORS vectors; blocks of filters, in BLOCKS_AT as (first filter, how
-many, first group, how many groups); groups as (input offset, taps, first kernel, last kernel)."""
+many, first group, how many groups); groups as (input offset, taps, first kernel, last kernel). EDGES_AT, if rows
+follow each other without zeros: by tile, lanes that have a left and lanes that have a right."""
 
 SHIFT, SOURCES, STRIDE, X_ORIGIN, OUT_ORIGIN, HEIGHT, COLUMNS, X_ROW, OUT_ROW, UNIT = range(11, 21)
 SCALE_AT, SHIFT_AT = range(21, 23)
@@ -35,5 +36,22 @@ count padding too."""
 IO = 21
 """PACK and UNPACK, beside COPY's geometry: the address of torch's tensor, (n, c, h, w)."""
 
-GENERATION, ACTIVE, NEXT_BLOCK, BLOCKS_DONE, COUNTERS = 0, 8, 16, 24, 32
-"""Counters of the threads, a cache line apart; from COUNTERS on, two lines per operation."""
+MOST_THREADS = 256
+"""More than any caller may ask for."""
+
+OPS, BEGIN, END, IMAGES, THREADS = range(5)
+INTS, INTS_SIZE, ROWS_OF, ROWS_SIZE, WEIGHTS, WEIGHTS_SIZE = range(5, 11)
+STATE, STATE_SIZE, ARENA_SIZE, SUMS_SIZE, ARENAS = range(11, 16)
+SUMS = ARENAS + MOST_THREADS
+JOB_SIZE = SUMS + MOST_THREADS
+"""A job is a range of a program's operations with addresses and sizes of all that they use; each
+thread has its partial sums, and an arena for itself if whole blocks are done apart."""
+
+NEXT_BLOCK, BLOCKS_DONE, COUNTERS = 0, 8, 16
+"""A job's counters, a cache line apart; from COUNTERS on, two lines per operation."""
+
+BELL, ACTIVE, OWNER, DISMISSED, JOB, APART, FIRST, LAST = 0, 8, 16, 24, 32, 33, 34, 35
+ASLEEP = 40
+TEAM_SIZE = ASLEEP + 8 * MOST_THREADS
+"""Who leads the threads and what they do: the bell, active helpers, leaders that want them, whether
+the process ends; the job, whether blocks are done apart, and which; who sleeps."""

@@ -12,7 +12,8 @@ from snacs.runtime import fields as f
 from snacs.runtime.compiling import compiled
 from snacs.runtime.exchange import pack, unpack
 from snacs.runtime.planes import copy, mean, pool
-from snacs.runtime.vectors import LANES, fill, finish, make_row, make_taps
+from snacs.runtime.sharing import make_shared
+from snacs.runtime.vectors import LANES, WIDE, fill, finish, make_row, make_taps
 
 _shared4 = make_taps(4, 9, shared=True)
 _nine1, _nine2 = make_taps(1, 9), make_taps(2, 9)
@@ -20,6 +21,13 @@ _seven1, _seven2 = make_taps(1, 7), make_taps(2, 7)
 _five1, _five2 = make_taps(1, 5), make_taps(2, 5)
 _three1, _three2 = make_taps(1, 3), make_taps(2, 3)
 _row1, _row2, _row4, _row8 = make_row(1), make_row(2), make_row(4), make_row(8)
+
+_below41, _below42 = make_shared(4, 1), make_shared(4, 2)
+_below21, _below22 = make_shared(2, 1), make_shared(2, 2)
+_below1 = make_shared(1, 0)
+
+VECTORS_BELOW = {1: 4, 2: 4} if WIDE else {1: 2}
+"""Vectors at once where rows wrap, by rows per vector; else one."""
 
 TAPS = (3, 5, 7, 9)
 """Numbers of taps that there are kernels for."""
@@ -41,7 +49,19 @@ def _conv(
             where = op[f.GROUPS_AT] + 4 * group
             x, taps = op[f.X] + ints[where], ints[where + 1]
             k, end = ints[where + 2], ints[where + 3]
-            if variant == 94:
+            if variant > 1000:
+                edges = op[f.EDGES_AT] + 2 * tile
+                if variant == 1041:
+                    _below41(arena, x, ints, bases, taps, edges, sums, kept, factors, k, end)
+                elif variant == 1042:
+                    _below42(arena, x, ints, bases, taps, edges, sums, kept, factors, k, end)
+                elif variant == 1022:
+                    _below22(arena, x, ints, bases, taps, edges, sums, kept, factors, k, end)
+                elif variant == 1021:
+                    _below21(arena, x, ints, bases, taps, edges, sums, kept, factors, k, end)
+                else:
+                    _below1(arena, x, ints, bases, taps, edges, sums, kept, factors, k, end)
+            elif variant == 94:
                 _shared4(arena, x, ints, bases, taps, sums, kept, factors, k, end)
             elif variant == 92:
                 _nine2(arena, x, ints, bases, taps, sums, kept, factors, k, end)

@@ -3,7 +3,8 @@
 Two layouts, one addressing. *Pixels*: one image, a vector holds neighbouring pixels. *Images*: a
 block of as many images as a vector has lanes, a vector holds one pixel of all of them. In both a
 plane has zeros around it as wide as any kernel reaches, so that borders need no branches; the zeros
-right of one row are those left of the next. Nobody ever writes to them.
+right of one row are those left of the next. Nobody ever writes to them. Pixels that fill whole
+vectors have zeros above and below only: see :attr:`Geometry.wraps`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from snacs.runtime.vectors import LANES
+
+
+def wraps_well(height: int, width: int) -> bool:
+    """Whether rows without zeros between them make whole vectors."""
+    whole = LANES % width == 0 if width < LANES else width % LANES == 0
+    return whole and height * width >= LANES
 
 
 @dataclass(frozen=True)
@@ -27,14 +34,28 @@ class Geometry:
     def of(height: int, width: int, pad: int, *, unit: int) -> Geometry:
         return Geometry(height, width, pad, unit, width + pad)
 
+    @staticmethod
+    def wrapped(height: int, width: int, pad: int) -> Geometry:
+        """Rows of pixels without zeros between them."""
+        return Geometry(height, width, pad, 1, width)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether a row's neighbours are the rows before and after it, and not zeros."""
+        return self.pad > 0 and self.row == self.width
+
     @property
     def origin(self) -> int:
         """Offset of the first pixel, in floats."""
-        return (self.pad * self.row + self.pad) * self.unit
+        offset = (self.pad * self.row + self.pad) * self.unit
+        return -(-offset // 16) * 16 if self.wraps else offset
 
     @property
     def plane(self) -> int:
         """Floats per channel."""
+        if self.wraps:
+            after = (self.height + self.pad) * self.row + self.pad
+            return -(-(self.origin + after) // 16) * 16
         pixels = (self.height + 2 * self.pad) * self.row + 2 * self.pad
         if self.unit > 1 or pixels == 1:
             return pixels * self.unit

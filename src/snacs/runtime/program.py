@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from snacs.runtime import fields as f
-from snacs.runtime.convolving import conv_row, reach
-from snacs.runtime.layout import Arena, Geometry
+from snacs.runtime.convolving import conv_row, reach, wrapping
+from snacs.runtime.layout import Arena, Geometry, wraps_well
 from snacs.runtime.steps import Conv, Copy, Lowered, Mean, Pool, Segment, Step, Value
 from snacs.runtime.tables import Tables
 from snacs.runtime.vectors import LANES
@@ -67,10 +67,13 @@ class _Builder:
         self.slots: dict[str, tuple[int, Value]] = {}
         self.sums = 64 * LANES
         self.pads: dict[tuple[int, int], int] = {}
+        self.padded: set[tuple[int, int]] = set()
         for step in lowered.steps:
             if isinstance(step, Conv) and not self.phased(step):
                 key = (step.x.height, step.x.width)
                 self.pads[key] = max(self.pads.get(key, 0), reach(step))
+                if not wrapping(step):
+                    self.padded.add(key)
 
     def phased(self, step: Conv) -> bool:
         """Vectors of pixels cannot skip pixels: a strided layer reads planes split by phase."""
@@ -120,7 +123,10 @@ class _Builder:
             self.give_back(name)
 
     def geometry(self, value: Value) -> Geometry:
-        pad = self.pads.get((value.height, value.width), 0)
+        size = (value.height, value.width)
+        pad = self.pads.get(size, 0)
+        if self.unit == 1 and pad and size not in self.padded and wraps_well(*size):
+            return Geometry.wrapped(*size, pad)
         return Geometry.of(value.height, value.width, pad, unit=self.unit)
 
     def take(self, value: Value) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from torch import Tensor, fx
 from snacs.runtime import fields as f
 from snacs.runtime.program import Program
 from snacs.runtime.steps import Lowered, Segment, TorchStep
-from snacs.runtime.threads import HELPERS, alone, apart, together
+from snacs.runtime.threads import HELPERS, alone, lead
 
 Floats = npt.NDArray[np.float32]
 Known = dict[fx.Node | str, Any]
@@ -48,7 +46,8 @@ class Runner:
         spaces = threads if self.blocks >= threads else 1
         self._arenas = [aligned(program.arena_floats) for _ in range(spaces)]
         self._sums = [aligned(program.sums_floats) for _ in range(threads)]
-        self._state = np.zeros(f.COUNTERS + 16 * (len(self.ops) + 1), np.int64)
+        most = max((end - begin for begin, end in program.ranges), default=0)
+        self._state = np.zeros(f.COUNTERS + 16 * (most + 1), np.int64)
         self._exchanges = program.exchanges()
         nodes = module.graph.nodes
         views = lowered.views
@@ -65,7 +64,7 @@ class Runner:
                 self._slots[slot.name] = torch.zeros(images, slot.channels, slot.height, slot.width)
                 self._point(slot.name, self._slots[slot.name])
         self._returned = self._written(direct)
-        self._calls = self._prepare()
+        self._jobs = self._prepare()
 
     def _direct(self) -> set[str]:
         """Values that go straight from the caller's tensor, or into the one that is returned."""
@@ -150,7 +149,7 @@ class Runner:
             clock = np.zeros(end - begin + 1, np.int64)
             for _ in range(times):
                 start = time.perf_counter()
-                self._together(segment, 0, clock=clock)
+                lead(self._jobs[segment], HELPERS.team(self.threads), False, 0, 1, clock)
                 spent = time.perf_counter() - start
                 steps = np.diff(clock) / max(1, clock[-1] - clock[0]) * spent
                 best[begin:end] = np.minimum(best[begin:end], steps)
@@ -199,45 +198,36 @@ class Runner:
         self._give(known, node, found)
 
     def _segment(self, index: int) -> None:
+        job = self._jobs[index]
         if self.threads == 1:
-            self._alone(index, 0, self.blocks)
+            alone(job, 0, self.blocks)
             return
         # As many rounds as every thread can do by itself; what is left over is shared.
+        team = HELPERS.team(self.threads)
         whole = self.blocks - self.blocks % self.threads
         if whole:
-            self._apart(index, whole)
+            lead(job, team, True, 0, whole, _NO_CLOCK)
         for block in range(whole, self.blocks):
-            self._together(index, block)
+            lead(job, team, False, block, block + 1, _NO_CLOCK)
 
-    def _prepare(self) -> list[tuple[Any, ...]]:
-        """Arguments of each segment's calls that never change."""
-        program = self.program
-        tables = (self.images, program.ints, program.rows, program.floats)
-        return [(self.ops, begin, end, *tables) for begin, end in program.ranges]
-
-    def _alone(self, index: int, first: int, last: int) -> None:
-        alone(*self._calls[index], self._arenas[0], self._sums[0], first, last)
-
-    def _apart(self, index: int, blocks: int) -> None:
-        generation = int(self._state[f.GENERATION])
-        shared = (blocks, self._state, generation)
-
-        def call(thread: int, leads: bool) -> None:
-            arena, sums = self._arenas[thread], self._sums[thread]
-            apart(*self._calls[index], arena, sums, *shared, leads)
-
-        self._with_helpers(call)
-
-    def _together(self, index: int, block: int, clock: Any = _NO_CLOCK) -> None:
-        generation = int(self._state[f.GENERATION])
-        shared = (block, self._state, generation)
-
-        def call(thread: int, leads: bool) -> None:
-            arena, sums = self._arenas[0], self._sums[thread]
-            together(*self._calls[index], arena, sums, *shared, leads, clock)
-
-        self._with_helpers(call)
-
-    def _with_helpers(self, call: Callable[[int, bool], None]) -> None:
-        HELPERS.ask([partial(call, thread, False) for thread in range(1, self.threads)])
-        call(0, True)
+    def _prepare(self) -> list[npt.NDArray[np.int64]]:
+        """Each segment's job; the memory that it speaks of is kept by this object."""
+        program, jobs = self.program, []
+        for begin, end in program.ranges:
+            job = np.zeros(f.JOB_SIZE, np.int64)
+            job[f.BEGIN], job[f.END] = begin, end
+            job[f.IMAGES], job[f.THREADS] = self.images, self.threads
+            for field, array in (
+                (f.INTS, program.ints),
+                (f.ROWS_OF, program.rows),
+                (f.WEIGHTS, program.floats),
+                (f.STATE, self._state),
+            ):
+                job[field], job[field + 1] = array.ctypes.data, len(array)
+            job[f.OPS] = self.ops.ctypes.data
+            job[f.ARENA_SIZE] = program.arena_floats
+            job[f.SUMS_SIZE] = program.sums_floats
+            for first, arrays in ((f.ARENAS, self._arenas), (f.SUMS, self._sums)):
+                job[first : first + len(arrays)] = [array.ctypes.data for array in arrays]
+            jobs.append(job)
+        return jobs

@@ -89,6 +89,26 @@ def pixel_tiles(x: Geometry, out: Geometry, *, vectors: int) -> Tiles:
     return _fill_up(source, target, _bits(inside), vectors)
 
 
+def wrapped_tiles(x: Geometry, out: Geometry, *, vectors: int) -> tuple[Tiles, Ints]:
+    """Vectors below each other, and by tile the lanes that have a left and a right neighbour.
+
+    Planes must have as many vectors. The last tile may cover some of the one before it again,
+    without lanes that count.
+    """
+    across = np.arange(0, out.width, LANES)
+    down = np.arange(0, out.height * out.width, max(LANES, out.width))
+    firsts = np.arange(0, len(down), vectors)
+    inside = np.minimum(firsts, len(down) - vectors)[:, None] + np.arange(vectors)
+    again = np.tile((inside < firsts[:, None]).ravel(), len(across))
+    starts = (across[:, None] + down[inside.ravel()]).ravel()
+    pixels = starts[:, None] + np.arange(LANES)
+    columns = pixels % out.width
+    counts = (pixels < out.height * out.width) & ~again[:, None]
+    tiles = Tiles(vectors, x.origin + starts, out.origin + starts, _bits(counts))
+    edges = np.stack([_bits(columns > 0), _bits(columns < out.width - 1)], axis=1)
+    return tiles, edges[::vectors]
+
+
 def _bits(inside: npt.NDArray[np.bool_]) -> Ints:
     bits: Ints = (inside.astype(np.int64) << np.arange(LANES)).sum(axis=1)
     return bits

@@ -3,83 +3,151 @@
 Work is handed out in pieces by counters, and an operation is over when all its pieces are done: a
 thread that comes late, or is held up by other programs, takes fewer pieces and nobody waits for it.
 Which thread does a piece has no influence on the result. All threads are in compiled code without
-the interpreter's lock; between two operations there is no return to Python.
+the interpreter's lock, and helpers stay there for a while when a call is over: the next one finds
+them listening, and Python has no part in handing over the work.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import queue
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from numba import carray
 
 from snacs.runtime import fields as f
-from snacs.runtime.atomics import fetch_add, pause, peek, ticks
+from snacs.runtime.atomics import (
+    POSIX,
+    address_of,
+    fetch_add,
+    pause,
+    peek,
+    pointer_to,
+    sleep_on,
+    ticks,
+)
 from snacs.runtime.compiling import compiled
 from snacs.runtime.kernels import work
 
-_LISTEN = 20_000
-"""Looks at the bell before a helper goes to sleep: some tenths of a millisecond."""
+_LISTEN = 4000
+"""Looks at the bell before a helper goes to sleep: about a millisecond."""
 _PATIENCE = 2000
 """Looks at a counter before the core is offered to others: some microseconds."""
+_NO_CLOCK = np.zeros(0, np.int64)
 
 
 @compiled
-def alone(
-    ops: Any,
-    begin: int,
-    end: int,
-    images: int,
-    ints: Any,
-    rows: Any,
-    weights: Any,
-    arena: Any,
-    sums: Any,
-    first: int,
-    last: int,
-) -> None:
-    """Blocks ``first`` to ``last`` through operations ``begin`` to ``end``, one thread."""
+def alone(job: Any, first: int, last: int) -> None:
+    """Blocks ``first`` to ``last`` of a job, one thread."""
     for block in range(first, last):
-        for index in range(begin, end):
-            op = ops[index]
-            work(op, 0, op[f.ITEMS], block, images, ints, rows, weights, arena, sums)
+        _block(job, 0, block)
 
 
 @compiled
-def together(
-    ops: Any,
-    begin: int,
-    end: int,
-    images: int,
-    ints: Any,
-    rows: Any,
-    weights: Any,
-    arena: Any,
-    sums: Any,
-    block: int,
-    state: Any,
-    generation: int,
-    leads: bool,
-    clock: Any,
-) -> None:
-    """One block; all threads work on the same operation, in the same arena.
+def lead(job: Any, team: Any, apart: bool, first: int, last: int, clock: Any) -> None:
+    """Blocks ``first`` to ``last`` of a job, with all helpers that are there.
 
-    If ``clock`` has room, the leader notes the time before each operation and after the last.
+    ``apart``: each thread takes whole blocks, in an arena of its own. Else all work on the same
+    operation of the one block ``first``; if ``clock`` has room, the leader notes the time before
+    each operation and after the last. Helpers that work for somebody else are not waited for.
     """
-    if not _enter(state, generation, leads):
+    free = fetch_add(team, f.OWNER, 1) == 0
+    if free:
+        team[f.JOB], team[f.APART] = address_of(job), apart
+        team[f.FIRST], team[f.LAST] = first, last
+        fetch_add(team, f.BELL, 1)
+    _share(job, 0, apart, first, last, clock)
+    if free:
+        fetch_add(team, f.BELL, 1)
+        looks = 0
+        while peek(team, f.ACTIVE) > 0:
+            looks += 1
+            pause(looks > _PATIENCE)
+    fetch_add(team, f.OWNER, -1)
+    state = carray(pointer_to(job[f.STATE]), job[f.STATE_SIZE], np.int64)
+    state[:] = 0
+
+
+@compiled
+def help_out(team: Any, me: int, clock: Any, pipe: int, room: Any) -> None:
+    """Listen for the bell and do what the leader says; sleep when it has been silent for long.
+
+    The bell is odd while there is work. Whoever is active and finds the bell unchanged is waited
+    for, so the job's memory is there until it has left.
+    """
+    heard = looks = 0
+    while peek(team, f.DISMISSED) == 0:
+        bell = peek(team, f.BELL)
+        if bell % 2 == 1 and bell != heard:
+            heard = bell
+            looks = 0
+            fetch_add(team, f.ACTIVE, 1)
+            if peek(team, f.BELL) == bell:
+                job = carray(pointer_to(team[f.JOB]), f.JOB_SIZE, np.int64)
+                if me < job[f.THREADS]:
+                    _share(job, me, team[f.APART] != 0, team[f.FIRST], team[f.LAST], clock)
+            fetch_add(team, f.ACTIVE, -1)
+        elif looks < _LISTEN:
+            looks += 1
+            pause(looks > _PATIENCE)
+        else:
+            looks = 0
+            fetch_add(team, f.ASLEEP + 8 * me, 1)
+            if not POSIX:
+                return
+            # Not in Python: who comes back there waits for the interpreter's lock, up to
+            # milliseconds, while the leader makes many short calls.
+            sleep_on(pipe, room)
+
+
+@compiled
+def _share(job: Any, me: int, apart: bool, first: int, last: int, clock: Any) -> None:
+    state = carray(pointer_to(job[f.STATE]), job[f.STATE_SIZE], np.int64)
+    if not apart:
+        _together(job, me, first, state, clock)
         return
-    timed = leads and len(clock) > 0
+    while True:
+        block = first + fetch_add(state, f.NEXT_BLOCK, 1)
+        if block >= last:
+            break
+        _block(job, me, block)
+        fetch_add(state, f.BLOCKS_DONE, 1)
+    looks = 0
+    while me == 0 and peek(state, f.BLOCKS_DONE) < last - first:
+        looks += 1
+        pause(looks > _PATIENCE)
+
+
+@compiled
+def _block(job: Any, me: int, block: int) -> None:
+    """One block through all operations."""
+    ops = carray(pointer_to(job[f.OPS]), (job[f.END], f.WIDTH), np.int64)
+    ints, rows, weights = _tables(job)
+    sums = carray(pointer_to(job[f.SUMS + me]), job[f.SUMS_SIZE], np.float32)
+    arena = carray(pointer_to(job[f.ARENAS + me]), job[f.ARENA_SIZE], np.float32)
+    for index in range(job[f.BEGIN], job[f.END]):
+        op = ops[index]
+        work(op, 0, op[f.ITEMS], block, job[f.IMAGES], ints, rows, weights, arena, sums)
+
+
+@compiled
+def _together(job: Any, me: int, block: int, state: Any, clock: Any) -> None:
+    """One block through all operations, in the first arena; all threads share each operation."""
+    ops = carray(pointer_to(job[f.OPS]), (job[f.END], f.WIDTH), np.int64)
+    ints, rows, weights = _tables(job)
+    sums = carray(pointer_to(job[f.SUMS + me]), job[f.SUMS_SIZE], np.float32)
+    arena = carray(pointer_to(job[f.ARENAS]), job[f.ARENA_SIZE], np.float32)
+    begin, end, images = job[f.BEGIN], job[f.END], job[f.IMAGES]
     for index in range(begin, end):
-        if timed:
+        if len(clock):
             clock[index - begin] = ticks()
         op = ops[index]
         items, grain = op[f.ITEMS], op[f.GRAIN]
         pieces = (items + grain - 1) // grain
-        counter = f.COUNTERS + 16 * index
+        counter = f.COUNTERS + 16 * (index - begin)
         while True:
             piece = fetch_add(state, counter, 1)
             if piece >= pieces:
@@ -91,78 +159,21 @@ def together(
         while peek(state, counter + 8) < pieces:
             looks += 1
             pause(looks > _PATIENCE)
-    if timed:
+    if len(clock):
         clock[end - begin] = ticks()
-    _leave(state, leads)
-    if leads:
-        for index in range(begin, end):
-            state[f.COUNTERS + 16 * index] = 0
-            state[f.COUNTERS + 16 * index + 8] = 0
 
 
 @compiled
-def apart(
-    ops: Any,
-    begin: int,
-    end: int,
-    images: int,
-    ints: Any,
-    rows: Any,
-    weights: Any,
-    arena: Any,
-    sums: Any,
-    blocks: int,
-    state: Any,
-    generation: int,
-    leads: bool,
-) -> None:
-    """Each thread takes whole blocks through all operations, in an arena of its own."""
-    if not _enter(state, generation, leads):
-        return
-    while True:
-        block = fetch_add(state, f.NEXT_BLOCK, 1)
-        if block >= blocks:
-            break
-        alone(ops, begin, end, images, ints, rows, weights, arena, sums, block, block + 1)
-        fetch_add(state, f.BLOCKS_DONE, 1)
-    if leads:
-        looks = 0
-        while peek(state, f.BLOCKS_DONE) < blocks:
-            looks += 1
-            pause(looks > _PATIENCE)
-    _leave(state, leads)
-    if leads:
-        state[f.NEXT_BLOCK] = 0
-        state[f.BLOCKS_DONE] = 0
-
-
-@compiled
-def _enter(state: Any, generation: int, leads: bool) -> bool:
-    """Whether this piece of work is still going on; a helper may come when all is done."""
-    if leads:
-        return True
-    fetch_add(state, f.ACTIVE, 1)
-    if peek(state, f.GENERATION) != generation:
-        fetch_add(state, f.ACTIVE, -1)
-        return False
-    return True
-
-
-@compiled
-def _leave(state: Any, leads: bool) -> None:
-    """The leader ends the generation, and waits until every helper has left the counters."""
-    if not leads:
-        fetch_add(state, f.ACTIVE, -1)
-        return
-    fetch_add(state, f.GENERATION, 1)
-    looks = 0
-    while peek(state, f.ACTIVE) > 0:
-        looks += 1
-        pause(looks > _PATIENCE)
+def _tables(job: Any) -> Any:
+    return (
+        carray(pointer_to(job[f.INTS]), job[f.INTS_SIZE], np.int64),
+        carray(pointer_to(job[f.ROWS_OF]), job[f.ROWS_SIZE], np.int32),
+        carray(pointer_to(job[f.WEIGHTS]), job[f.WEIGHTS_SIZE], np.float32),
+    )
 
 
 class Helpers:
-    """Threads of this process that wait for a call and make it; all compiled networks share them.
+    """Threads of this process that help whoever leads; all compiled networks share them.
 
     They are started when first needed, and end with the process.
     """
@@ -172,48 +183,47 @@ class Helpers:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
-    def ask(self, calls: list[Callable[[], None]]) -> None:
-        """Have each call made by one helper; nobody waits for them."""
-        while len(self._threads) < len(calls):
-            serve = (self._calls, self._bell)
-            thread = threading.Thread(target=_serve, args=serve, daemon=True)
-            thread.start()
-            if not self._threads:
-                atexit.register(self._dismiss)
-            self._threads.append(thread)
-        for call in calls:
-            self._calls.put(call)
-        self._bell[0] += 1
+    def team(self, threads: int) -> npt.NDArray[np.int64]:
+        """What to call :func:`lead` with; helpers that sleep are woken."""
+        while len(self._threads) < threads - 1:
+            self._start()
+        for me in range(1, threads):
+            if self._team[f.ASLEEP + 8 * me]:
+                self._team[f.ASLEEP + 8 * me] = 0
+                os.write(self._pipes[me - 1][1], b"!")
+        return self._team
+
+    def _start(self) -> None:
+        if len(self._threads) + 1 >= f.MOST_THREADS:
+            raise RuntimeError(f"There are at most {f.MOST_THREADS} threads.")
+        if not self._threads:
+            atexit.register(self._dismiss)
+        self._pipes.append(os.pipe())
+        serve = (self._team, len(self._pipes), self._pipes[-1][0])
+        self._threads.append(threading.Thread(target=_serve, args=serve, daemon=True))
+        self._threads[-1].start()
 
     def _forget(self) -> None:
         """A forked process has the object, but not the threads."""
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._pipes: list[tuple[int, int]] = []
         self._threads: list[threading.Thread] = []
-        self._bell = np.zeros(1, np.int64)
+        self._team = np.zeros(f.TEAM_SIZE, np.int64)
 
     def _dismiss(self) -> None:
-        for _ in self._threads:
-            self._calls.put(None)
-        self._bell[0] += 1
+        self._team[f.DISMISSED] = 1
+        for _, end in self._pipes:
+            os.write(end, b"!")
         for thread in self._threads:
             thread.join(timeout=5)
 
 
-@compiled
-def _listen(bell: Any, heard: int) -> None:
-    """Wait a little for the bell, without Python: who runs a network once mostly does so again."""
-    for look in range(_LISTEN):
-        if peek(bell, 0) != heard:
+def _serve(team: npt.NDArray[np.int64], me: int, pipe: int) -> None:
+    room = np.zeros(1, np.int64)
+    while True:
+        help_out(team, me, _NO_CLOCK, pipe, room)
+        if team[f.DISMISSED]:
             return
-        pause(look > _PATIENCE)
-
-
-def _serve(calls: queue.SimpleQueue[Callable[[], None] | None], bell: Any) -> None:
-    while (call := calls.get()) is not None:
-        call()
-        heard = int(bell[0])  # before looking: calls come first, then the bell
-        if calls.empty():
-            _listen(bell, heard)
+        os.read(pipe, 1)
 
 
 HELPERS = Helpers()

@@ -106,7 +106,7 @@ def make_taps(vectors: int, taps: int, *, shared: bool = False) -> Any:
             held = _held(
                 builder, pointer[0], values[1], table, values[3], values[4], vectors, taps, shared
             )
-            _loop(builder, pointer, held, values[8], values[9], vectors, taps)
+            add_kernels(builder, pointer, held, values[8], values[9], vectors, taps)
             return context.get_dummy_value()
 
         return signature, generate
@@ -143,7 +143,7 @@ def _held(
     return held
 
 
-def _loop(
+def add_kernels(
     builder: Any,
     pointer: dict[int, Any],
     held: dict[tuple[int, int], Any],
