@@ -62,12 +62,12 @@ def _layer(channels: int, side: int, batch: int, sizes: Sizes) -> Line:
 
 
 def in_turn(
-    calls: dict[str, Callable[[], Any]], *, rounds: int, rest: float = 0.002
+    calls: dict[str, Callable[[], Any]], *, rounds: int, rest: float = 0.01
 ) -> dict[str, list[float]]:
     """Seconds of each call, one after the other, again and again.
 
-    Before each timed call there is a short rest, in which the threads of the one before stop
-    waiting for more work, and one call that is not timed.
+    Before each timed call there is a rest, in which the threads of the one before stop waiting for
+    more work (OpenMP's keep a core busy for 6 ms), and one call that is not timed.
     """
     found: dict[str, list[float]] = {name: [] for name in calls}
     with torch.no_grad():

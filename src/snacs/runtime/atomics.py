@@ -84,8 +84,8 @@ def pointer_to(typing: Any, address: Any) -> Any:  # noqa: ARG001
 
 
 @inline
-def sleep_on(typing: Any, pipe: Any, room: Any) -> Any:  # noqa: ARG001
-    """Wait until there is a byte in a pipe, and take it; ``room`` is an array to put it into."""
+def sleep_on(typing: Any, file: Any, room: Any) -> Any:  # noqa: ARG001
+    """Wait until a file has a number, and take it; ``room`` is an array of one to put it into."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         if POSIX:
@@ -93,7 +93,7 @@ def sleep_on(typing: Any, pipe: Any, room: Any) -> Any:  # noqa: ARG001
             short, byte = ir.IntType(32), ir.IntType(8).as_pointer()
             read = external(builder, "read", INT, [short, byte, INT])
             number = builder.trunc(values[0], short)
-            builder.call(read, [number, builder.bitcast(data, byte), ir.Constant(INT, 1)])
+            builder.call(read, [number, builder.bitcast(data, byte), ir.Constant(INT, 8)])
         return context.get_dummy_value()
 
     return types.void(types.int64, room), generate

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from snacs.errors import InputError, ModelError
@@ -22,13 +19,14 @@ from snacs.runtime.lowering import lower, trace
 from snacs.runtime.program import Program, build
 from snacs.runtime.running import Runner
 from snacs.runtime.steps import Conv, Lowered, TorchStep
-
-Key = TypeVar("Key")
+from snacs.runtime.timing import dense_seconds, seconds
+from snacs.runtime.vectors import LANES
 
 _TOLERANCE = 1e-4
 """Of the largest output: what sums in another order, and BatchNorm in the weights, may differ."""
 _CLEARLY = 0.9
-"""Torch's dense layer must take less than this share of our time to be chosen."""
+"""Torch's dense layer, or more than one thread, must take less than this share of the time that we
+take without to be chosen."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Compiled(nn.Module):
         self._shape = tuple(example.shape[1:])
         self._lock = threading.Lock()
         self._lowered: dict[frozenset[str], Lowered] = {}
-        self._programs: dict[tuple[frozenset[str], bool], Program] = {}
+        self._programs: dict[tuple[frozenset[str], bool, int], Program] = {}
         self._choices: dict[tuple[int, int], _Choice] = {}
         self._example = example[:1].clone()
         self._dense: dict[tuple[Any, ...], float] = {}
@@ -138,9 +136,11 @@ class Compiled(nn.Module):
 
     def _runner(self, images: int, dense: frozenset[str], *, blocked: bool, threads: int) -> Runner:
         lowered = self._lower(dense)
-        key = (dense, blocked)
+        # Blocks that threads do apart are not divided further.
+        sharing = threads if -(-images // (LANES if blocked else 1)) % threads else 1
+        key = (dense, blocked, sharing)
         if key not in self._programs:
-            self._programs[key] = build(lowered, images=blocked)
+            self._programs[key] = build(lowered, images=blocked, threads=sharing)
         return Runner(
             self._graph[0],
             lowered,
@@ -164,8 +164,12 @@ class Compiled(nn.Module):
             for name in _LAYOUTS
             for threads in sorted({1, allowed})  # small networks are over before help comes
         }
-        times = _seconds({key: partial(runner, x) for key, runner in runners.items()})
-        layout, threads = min(runners, key=times.__getitem__)
+        calls = {key: partial(runner, x) for key, runner in runners.items()}
+        times = seconds(calls, least=0.03)
+        # Helpers take a core from others, and must be woken first when they have slept.
+        layout, threads = min(
+            runners, key=lambda key: times[key] * (_CLEARLY if key[1] == 1 else 1.0)
+        )
         runner, dense = runners[layout, threads], none
         profiles = {name: _by_layer(runners[name, allowed]) for name in _LAYOUTS}
         steps = {s.layer: s for s in self._lower(none).steps if isinstance(s, Conv)}
@@ -177,7 +181,7 @@ class Compiled(nn.Module):
         if slower:
             # Going to torch and back costs time as well: the whole network decides.
             mixed = self._runner(images, slower, blocked=layout == "images", threads=threads)
-            again = _seconds({"ours": partial(runner, x), "mixed": partial(mixed, x)})
+            again = seconds({"ours": partial(runner, x), "mixed": partial(mixed, x)})
             if again["mixed"] < _CLEARLY * again["ours"]:
                 runner, dense = mixed, slower
         rows = []
@@ -207,49 +211,18 @@ class Compiled(nn.Module):
         shapes = (step.x.channels, step.x.height, step.x.width, step.weight.shape)
         key = (images, torch.get_num_threads(), shapes, step.stride, step.padding, step.dilation)
         if key not in self._dense:
-            self._dense[key] = _dense_seconds(step, images)
+            self._dense[key] = dense_seconds(step, images)
         return self._dense[key]
 
 
 _LAYOUTS = ("pixels", "images")
 
 
-def _seconds(
-    calls: dict[Key, Callable[[], Any]], *, rounds: int = 7, limit: float = 1.0
-) -> dict[Key, float]:
-    """Best time of each call, in turn, so that other work on the machine disturbs all alike.
-
-    After ``limit`` seconds no further round is begun, but there are two at least.
-    """
-    best: dict[Key, float] = dict.fromkeys(calls, np.inf)
-    begun = time.perf_counter()
-    for done in range(rounds):
-        if done >= 2 and time.perf_counter() - begun > limit:
-            break
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
 def _by_layer(runner: Runner) -> dict[str, float]:
     found: dict[str, float] = {}
-    for layer, seconds in zip(runner.program.layers, runner.profile(), strict=True):
-        found[layer] = found.get(layer, 0.0) + float(seconds)
+    for layer, spent in zip(runner.program.layers, runner.profile(), strict=True):
+        found[layer] = found.get(layer, 0.0) + float(spent)
     return found
-
-
-def _dense_seconds(step: Conv, images: int) -> float:
-    """Torch's dense layer alone, without the BatchNorm, sum and activation that ours include."""
-    x = torch.zeros(images, step.x.channels, step.x.height, step.x.width)
-    weight, bias = torch.from_numpy(step.weight), torch.from_numpy(step.bias)
-
-    def call() -> Tensor:
-        return F.conv2d(x, weight, bias, step.stride, step.padding, step.dilation, step.groups)
-
-    with torch.no_grad():
-        return _seconds({"dense": call}, rounds=4, limit=0.2)["dense"]
 
 
 def compile(model: nn.Module, example: Any) -> Compiled:

@@ -27,8 +27,8 @@ _MANY = 32
 """Kernels per channel from which two vectors of pixels at once pay."""
 _CACHE = 32768
 """Bytes of partial sums that stay in the first cache beside everything else."""
-_ITEMS = 4
-"""Items that an operation should have, for several threads to share it."""
+_ITEMS = 2
+"""Items per thread that an operation should have, for several threads to share it."""
 _GHZ = 3.0
 
 
@@ -70,6 +70,7 @@ def conv_row(
     *,
     phases: dict[tuple[int, int], int] | None,
     tables: Tables,
+    threads: int,
 ) -> ConvRow:
     """Choose kernel, tiles and blocks for a layer, and write its tables."""
     single = step.weight.shape[2:] == (1, 1)
@@ -82,12 +83,12 @@ def conv_row(
         latency = {8: 1.3, 4: 1.3, 2: 2.0, 1: 4.0}[tiles.vectors]
         chunks = _chunks(step.x.channels, 9)
         if step.groups > 1 or step.kept * latency < _taken(step, chunks) * 11:
-            return _by_rows(step, replace(tiles, x=tiles.x + offsets[0]), tables)
+            return _by_rows(step, replace(tiles, x=tiles.x + offsets[0]), tables, threads)
         weight = step.weight.reshape(step.out.channels, 1, step.x.channels)
         channels = [offsets[0] + n * x.plane for n in range(step.x.channels)]
-        return _by_taps(step, x, out, weight, channels, tables)
+        return _by_taps(step, x, out, weight, channels, tables, threads)
     weight = step.weight.reshape(*step.weight.shape[:2], -1)
-    return _by_taps(step, x, out, weight, offsets, tables)
+    return _by_taps(step, x, out, weight, offsets, tables, threads)
 
 
 def _offsets(step: Conv, x: Geometry, phases: dict[tuple[int, int], int] | None) -> list[int]:
@@ -126,6 +127,7 @@ def _by_taps(
     weight: FloatArray,
     offsets: list[int],
     tables: Tables,
+    threads: int,
 ) -> ConvRow:
     size = choose_taps(len(offsets))
     chunks = _chunks(len(offsets), size)
@@ -135,10 +137,10 @@ def _by_taps(
         tiles, edges = wrapped_tiles(x, out, vectors=vectors)
     else:
         shared = WIDE and x.unit > 1 and plain(step) and out.width % 4 == 0
-        vectors = 4 if shared else _pair(step, x, out)
+        vectors = 4 if shared else _pair(step, x, out, threads)
         variant = size * 10 + vectors
         tiles = _tiles(step, x, out, vectors)
-    blocks = _blocks(step.out.channels, tiles.count)
+    blocks = _blocks(step.out.channels, tiles.count, threads)
     kept = keep(weight, groups=step.groups, blocks=blocks, taps=chunks)
     taps_at = [
         tables.add_ints([offsets[t] if t >= 0 else offsets[chunk[0]] for t in chunk])
@@ -162,14 +164,14 @@ def _by_taps(
     return ConvRow(row, cost, int(kept.blocks[:, 1].max()) * vectors * LANES)
 
 
-def _by_rows(step: Conv, tiles: Tiles, tables: Tables) -> ConvRow:
+def _by_rows(step: Conv, tiles: Tiles, tables: Tables, threads: int) -> ConvRow:
     """A 1×1 layer that keeps single channels: filter by filter."""
     count, width = step.weight.shape[:2]
     flat = step.weight.reshape(count, width)
     filters, columns = np.nonzero(flat)
     weights = flat[filters, columns]
     columns = columns + filters // (count // step.groups) * width
-    size = -(-count // _blocks(count, tiles.count))
+    size = -(-count // _blocks(count, tiles.count, threads))
     firsts = np.arange(0, step.out.channels, size)
     blocks = np.zeros((len(firsts), 4), np.int64)
     blocks[:, 0], blocks[:, 1] = firsts, np.minimum(size, step.out.channels - firsts)
@@ -219,13 +221,13 @@ def _tiles(step: Conv, x: Geometry, out: Geometry, vectors: int) -> Tiles:
     return pixel_tiles(x, out, vectors=vectors)
 
 
-def _pair(step: Conv, x: Geometry, out: Geometry) -> int:
+def _pair(step: Conv, x: Geometry, out: Geometry, threads: int) -> int:
     """One or two vectors at once: two where there are registers, vectors and kernels for it."""
     if not WIDE or _most(step, x, out, limit=2) == 1:
         return 1
     if x.unit > 1:
         return 2
-    blocks = _blocks(step.out.channels, -(-len(_tiles(step, x, out, 1).x) // 2))
+    blocks = _blocks(step.out.channels, -(-len(_tiles(step, x, out, 1).x) // 2), threads)
     kernels = step.kept / (step.weight.shape[2] * step.weight.shape[3])
     cached = 2 * LANES * 4 * step.out.channels / blocks <= _CACHE
     return 2 if cached and kernels / step.x.channels / blocks >= _MANY else 1
@@ -247,6 +249,7 @@ def _sharing(out: Geometry) -> tuple[int, int]:
     return vectors, 1000 + 10 * vectors + (step if vectors > 1 else 0)
 
 
-def _blocks(filters: int, tiles: int) -> int:
+def _blocks(filters: int, tiles: int, threads: int) -> int:
     """Blocks of filters, where there are too few tiles for several threads."""
-    return max(1, min(-(-_ITEMS // tiles), filters // 4))
+    wanted = _ITEMS * threads if threads > 1 else 1
+    return max(1, min(-(-wanted // tiles), filters // 4))

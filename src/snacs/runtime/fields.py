@@ -20,8 +20,9 @@ KIND, ITEMS, GRAIN, X, X_PLANE, OUT, OUT_PLANE, OTHER, OTHER_PLANE, LIMITS_AT, C
 VARIANT, VECTORS, TILES, X_BASES, OUT_BASES, MASKS, BLOCKS, BLOCKS_AT = range(11, 19)
 GROUPS_AT, BIAS_AT, ROWS_AT, WEIGHTS_AT, EDGES_AT = range(19, 24)
 """CONV and ROWS: tiles of VECTORS vectors; blocks of filters, in BLOCKS_AT as (first filter, how
-many, first group, how many groups); groups as (input offset, taps, first kernel, last kernel). EDGES_AT, if rows
-follow each other without zeros: by tile, lanes that have a left and lanes that have a right."""
+many, first group, how many groups); groups as (input offset, taps, first kernel, last kernel).
+EDGES_AT, if there are no zeros between rows: by tile, lanes with a pixel to their left, to their
+right."""
 
 SHIFT, SOURCES, STRIDE, X_ORIGIN, OUT_ORIGIN, HEIGHT, COLUMNS, X_ROW, OUT_ROW, UNIT = range(11, 21)
 SCALE_AT, SHIFT_AT = range(21, 23)
@@ -37,7 +38,7 @@ IO = 21
 """PACK and UNPACK, beside COPY's geometry: the address of torch's tensor, (n, c, h, w)."""
 
 MOST_THREADS = 256
-"""More than any caller may ask for."""
+"""More are not used."""
 
 OPS, BEGIN, END, IMAGES, THREADS = range(5)
 INTS, INTS_SIZE, ROWS_OF, ROWS_SIZE, WEIGHTS, WEIGHTS_SIZE = range(5, 11)

@@ -52,14 +52,14 @@ class Program:
         return found
 
 
-def build(lowered: Lowered, *, images: bool) -> Program:
-    """Lay a network out; ``images`` innermost, or pixels."""
-    return _Builder(lowered, LANES if images else 1).build()
+def build(lowered: Lowered, *, images: bool, threads: int = 1) -> Program:
+    """Lay a network out; ``images`` innermost, or pixels. Any number of ``threads`` can run it."""
+    return _Builder(lowered, LANES if images else 1, threads).build()
 
 
 class _Builder:
-    def __init__(self, lowered: Lowered, unit: int) -> None:
-        self.lowered, self.unit = lowered, unit
+    def __init__(self, lowered: Lowered, unit: int, threads: int) -> None:
+        self.lowered, self.unit, self.threads = lowered, unit, threads
         self.tables, self.arena = Tables(), Arena()
         self.ops: list[npt.NDArray[np.int64]] = []
         self.layers: list[str] = []
@@ -191,7 +191,7 @@ class _Builder:
         if self.phased(step):
             common[f.X], x, phases = self.split(step, out)
             common[f.X_PLANE] = x.plane
-        made = conv_row(step, x, out, phases=phases, tables=self.tables)
+        made = conv_row(step, x, out, phases=phases, tables=self.tables, threads=self.threads)
         self.sums = max(self.sums, made.sums)
         self.add(step.layer, common | made.fields, cost=made.cost)
         if phases is not None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray
+from numba import carray  # type: ignore[attr-defined]
 
 from snacs.runtime import fields as f
 from snacs.runtime.atomics import (
@@ -36,6 +37,7 @@ _LISTEN = 4000
 """Looks at the bell before a helper goes to sleep: about a millisecond."""
 _PATIENCE = 2000
 """Looks at a counter before the core is offered to others: some microseconds."""
+_ONE = (1).to_bytes(8, sys.byteorder)
 _NO_CLOCK = np.zeros(0, np.int64)
 
 
@@ -72,7 +74,7 @@ def lead(job: Any, team: Any, apart: bool, first: int, last: int, clock: Any) ->
 
 
 @compiled
-def help_out(team: Any, me: int, clock: Any, pipe: int, room: Any) -> None:
+def help_out(team: Any, me: int, clock: Any, file: int, room: Any) -> None:
     """Listen for the bell and do what the leader says; sleep when it has been silent for long.
 
     The bell is odd while there is work. Whoever is active and finds the bell unchanged is waited
@@ -100,7 +102,7 @@ def help_out(team: Any, me: int, clock: Any, pipe: int, room: Any) -> None:
                 return
             # Not in Python: who comes back there waits for the interpreter's lock, up to
             # milliseconds, while the leader makes many short calls.
-            sleep_on(pipe, room)
+            sleep_on(file, room)
 
 
 @compiled
@@ -190,40 +192,50 @@ class Helpers:
         for me in range(1, threads):
             if self._team[f.ASLEEP + 8 * me]:
                 self._team[f.ASLEEP + 8 * me] = 0
-                os.write(self._pipes[me - 1][1], b"!")
+                os.write(self._files[me - 1][1], _ONE)
         return self._team
 
     def _start(self) -> None:
-        if len(self._threads) + 1 >= f.MOST_THREADS:
-            raise RuntimeError(f"There are at most {f.MOST_THREADS} threads.")
         if not self._threads:
             atexit.register(self._dismiss)
-        self._pipes.append(os.pipe())
-        serve = (self._team, len(self._pipes), self._pipes[-1][0])
+        self._files.append(_waking())
+        serve = (self._team, len(self._files), self._files[-1][0])
         self._threads.append(threading.Thread(target=_serve, args=serve, daemon=True))
         self._threads[-1].start()
 
     def _forget(self) -> None:
         """A forked process has the object, but not the threads."""
-        self._pipes: list[tuple[int, int]] = []
+        self._files: list[tuple[int, int]] = []
         self._threads: list[threading.Thread] = []
         self._team = np.zeros(f.TEAM_SIZE, np.int64)
 
     def _dismiss(self) -> None:
         self._team[f.DISMISSED] = 1
-        for _, end in self._pipes:
-            os.write(end, b"!")
+        for _, end in self._files:
+            os.write(end, _ONE)
         for thread in self._threads:
             thread.join(timeout=5)
 
 
-def _serve(team: npt.NDArray[np.int64], me: int, pipe: int) -> None:
+def _waking() -> tuple[int, int]:
+    """A file to sleep on and one to wake the sleeper with.
+
+    Whoever writes to a pipe is expected to wait for an answer, and Linux wakes the reader on the
+    writer's own core, where it would stay for milliseconds; an event's reader wakes on a free one.
+    """
+    if hasattr(os, "eventfd"):
+        event = os.eventfd(0)
+        return event, event
+    return os.pipe()
+
+
+def _serve(team: npt.NDArray[np.int64], me: int, file: int) -> None:
     room = np.zeros(1, np.int64)
     while True:
-        help_out(team, me, _NO_CLOCK, pipe, room)
+        help_out(team, me, _NO_CLOCK, file, room)
         if team[f.DISMISSED]:
             return
-        os.read(pipe, 1)
+        os.read(file, 8)
 
 
 HELPERS = Helpers()
