@@ -44,6 +44,8 @@ class Block:
 
     def spread(self, values: Floats) -> Floats:
         """(row groups, column groups) → (filters, columns): every connection its group's value."""
+        if self.single:
+            return values
         rows = np.repeat(values, [part.stop - part.start for part in self.rows], axis=0)
         return np.repeat(rows, [part.stop - part.start for part in self.columns], axis=1)
 

@@ -192,10 +192,11 @@ class _View:
         )
         x, y = map_threads(lambda side: self._side(*side), sides, threads=threads)
         planes = None
-        if self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS:
+        fits = self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS
+        if fits and self._projects:
+            return self._score_together(shift[2], x, y, found, threads=threads)
+        if fits:
             planes = self._pack(x)
-        if planes is not None and self._projects:
-            return self._score_together(shift[2], x, y, planes, found, threads=threads)
         rest = self._rest(shift[2])
         results = map_threads(
             lambda parent: self._score_parent(parent, x, y, planes, rest),
@@ -230,7 +231,6 @@ class _View:
         shift: np.float32,
         x: _Side,
         y: _Side,
-        planes: Planes,
         found: NDArray[np.float64],
         *,
         threads: int,
@@ -238,8 +238,13 @@ class _View:
         """:meth:`score` for φ = 1 and projections: a kernel takes some parents from end to end."""
         columns = self.block.columns
         starts = np.array([part.start for part in columns] + [columns[-1].stop])
-        projection, directions = project_inputs(self.inputs, self.directions, self.config.width)
-        codes, highest, place = planes
+        steps: tuple[Callable[[], Any], ...] = (
+            lambda: project_inputs(self.inputs, self.directions, self.config.width),
+            lambda: self._pack(x),
+        )
+        (projection, directions), (codes, highest, place) = map_threads(
+            lambda step: step(), steps, threads=threads
+        )
         edges = self.config.support == "edges"
         parents = (projection, self.inputs, directions, starts, shift, y.numbers, y.bins)
 
