@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from snacs.cli import main
+from asking import ask
 
 METHODS = (
     "default",
@@ -24,12 +22,4 @@ METHODS = (
 )
 
 if __name__ == "__main__":
-    sys.exit(
-        main(
-            [
-                "compare", "resnet56", "--half", "report", "--methods", ",".join(METHODS),
-                "--targets", "0.4,0.6,0.7,0.8", "--seeds", "3",
-                "--run", "runs/quality-final", *sys.argv[1:],
-            ]
-        )
-    )  # fmt: skip
+    ask("final", METHODS, targets="0.4,0.6,0.7,0.8", seeds=3, half="report")

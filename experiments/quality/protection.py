@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from snacs.cli import main
+from asking import ask
 
 METHODS = (
     "default",
@@ -13,11 +11,4 @@ METHODS = (
 )
 
 if __name__ == "__main__":
-    sys.exit(
-        main(
-            [
-                "compare", "resnet56", "--half", "dev", "--methods", ",".join(METHODS),
-                "--targets", "0.7", "--run", "runs/quality-protection", *sys.argv[1:],
-            ]
-        )
-    )  # fmt: skip
+    ask("protection", METHODS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from snacs.cli import main
+from asking import ask
 
 METHODS = (
     "default",
@@ -15,11 +13,4 @@ METHODS = (
 )
 
 if __name__ == "__main__":
-    sys.exit(
-        main(
-            [
-                "compare", "resnet56", "--half", "dev", "--methods", ",".join(METHODS),
-                "--targets", "0.7", "--run", "runs/quality-repair", *sys.argv[1:],
-            ]
-        )
-    )  # fmt: skip
+    ask("repair", METHODS)

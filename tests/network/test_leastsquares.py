@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from snacs.network import leastsquares
-from snacs.network.leastsquares import Moments, outputs_of, problem_of, solve, windows_of
+from snacs.network import moments as summing
+from snacs.network.leastsquares import problem_of, solve
+from snacs.network.moments import Moments, outputs_of, windows_of
 
 MODULES = [
     nn.Conv2d(4, 6, 3, padding=1),
@@ -50,7 +51,7 @@ def test_blocks_add_up_to_the_whole(module, monkeypatch):
     target = torch.randn_like(module(x).detach())
     whole, parts = Moments(module), Moments(module)
     whole.add(x, target)
-    monkeypatch.setattr(leastsquares, "BLOCK", 1)
+    monkeypatch.setattr(summing, "BLOCK", 1)
     parts.add(x, target)
     module.float()
     assert whole.count == parts.count
@@ -66,7 +67,7 @@ def test_surplus_rows_are_left_out_evenly(module, monkeypatch):
     target = module(x).detach()
     rows = target.shape[1] if isinstance(module, nn.Linear) else target.shape[2]
     moments = Moments(module, images=28)
-    monkeypatch.setattr(leastsquares, "ENOUGH", 0.01)
+    monkeypatch.setattr(summing, "ENOUGH", 0.01)
     moments.add(x, target)
     per_image = target[0].numel() // 6
     assert moments.count <= -(-28 * per_image // rows) + per_image

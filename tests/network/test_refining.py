@@ -13,7 +13,8 @@ from torch import nn
 
 from snacs.network.importance import output_coupling, output_importance
 from snacs.network.layers import find_structure
-from snacs.network.leastsquares import Moments, problem_of, solve
+from snacs.network.leastsquares import problem_of, solve
+from snacs.network.moments import Moments
 from snacs.network.refining import Reading, coupled, mixed, refine
 
 
@@ -130,7 +131,7 @@ def test_coupled_errors_are_smaller_where_they_count():
 
 
 def test_samples_are_held_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr("snacs.network.leastsquares.KEPT", 1)
+    monkeypatch.setattr("snacs.network.moments.KEPT", 1)
     module, x, target, keep = layer()
     moments = Moments(module)
     moments.add(x[:200], target[:200], torch.zeros(200, 5))

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from snacs.errors import InputError, ModelError
-from snacs.network import holding, leastsquares, masking, tasks
+from snacs.network import holding, masking, moments, tasks
 from snacs.network.batchnorm import reestimate_
 from snacs.network.layers import find_structure
 from snacs.network.reasons import LAST
@@ -296,7 +296,7 @@ def solve_plainly(model, module, twin, keep, x, target, norm, ridge):
 
 @KINDS
 def test_lockstep_equals_the_plain_rerun(kind, monkeypatch):
-    monkeypatch.setattr(leastsquares, "ENOUGH", 10**6)  # all positions, as in the plain version
+    monkeypatch.setattr(moments, "ENOUGH", 10**6)  # all positions, as in the plain version
     dense, model, structure, masks = pruned(kind)
     twin = copy.deepcopy(model)
     repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False)

@@ -28,8 +28,9 @@ from snacs.scores.kernels_layer import (
     pack_children,
     sum_children,
 )
-from snacs.scores.layer import project_inputs, score_layer
+from snacs.scores.layer import score_layer
 from snacs.scores.scaling import rescale, scaling_value
+from snacs.scores.sides import project_inputs
 from snacs.values import Evidence
 
 AGREES = 1e-6

@@ -21,7 +21,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from snacs.errors import InputError, ModelError, RunFolderError
 from snacs.network import masking
-from snacs.training.loop import accuracy_of, train_
+from snacs.network.cost import accuracy
+from snacs.training.loop import train_
 from snacs.training.recipes import Recipe
 
 RECIPE = Recipe(epochs=3, learning_rate=0.05, warmup=0.5, weight_decay=1e-3, nesterov=True)
@@ -74,10 +75,10 @@ def same(model, other):
 
 def test_it_learns_digits():
     model = build()
-    before = accuracy_of(model, TEST)
+    before = accuracy(model, TEST).fraction
     history = train_(model, loader(1400), recipe=Recipe(epochs=6, learning_rate=0.05, warmup=0.5))
     assert before < 0.3
-    assert accuracy_of(model, TEST) > 0.93  # 0.96 with this seed; a linear model reaches 0.90
+    assert accuracy(model, TEST).fraction > 0.93  # 0.96 with this seed; a linear model reaches 0.90
     assert [row.epoch for row in history.rows] == [1, 2, 3, 4, 5, 6]
     assert history.rows[-1].loss < 0.2 * history.rows[0].loss
     assert history.rows[-1].accuracy > 0.97
@@ -255,7 +256,7 @@ def test_the_best_epoch_only_with_validation():
     history = train_(model, loader(), recipe=recipe, validation=TEST)
     values = [row.validation for row in history.rows]
     assert history.chosen == 1 + values.index(max(values))
-    assert accuracy_of(model, TEST) == max(values)
+    assert accuracy(model, TEST).fraction == max(values)
     assert history.chosen != 4  # this rate is far too high: otherwise the test shows nothing
     last, plain = build(), build()
     assert train_(last, loader(), recipe=recipe, validation=TEST, best=False).chosen == 4
@@ -285,7 +286,7 @@ def test_distillation_pulls_towards_the_teacher():
     before = copy.deepcopy(teacher.state_dict())
     train_(student, nonsense, recipe=recipe, teacher=teacher)
     train_(alone, nonsense, recipe=Recipe(epochs=20, learning_rate=0.05))
-    assert accuracy_of(student, TEST) > 0.6 > 0.2 > accuracy_of(alone, TEST)
+    assert accuracy(student, TEST).fraction > 0.6 > 0.2 > accuracy(alone, TEST).fraction
     assert teacher.training
     assert all(torch.equal(before[k], v) for k, v in teacher.state_dict().items())
 
@@ -378,7 +379,7 @@ def test_bad_input_is_refused():
     with pytest.raises(InputError, match="gradients"):
         train_(build().requires_grad_(False), good, recipe=recipe)
     with pytest.raises(InputError, match="no images"):
-        accuracy_of(build(), [])
+        train_(build(), good, recipe=recipe, validation=[])
 
 
 def test_channels_last_is_the_same_training_and_leaves_plain_weights():
@@ -391,6 +392,25 @@ def test_channels_last_is_the_same_training_and_leaves_plain_weights():
         plain.state_dict().items(), other.state_dict().values(), strict=True
     ):
         assert torch.allclose(one, two, rtol=1e-3, atol=1e-4), name
+
+
+def test_channels_last_is_how_things_lie_while_training():
+    def forward(model, batch):
+        seen.append((inside(batch[0]), inside(model[3].weight)))
+        return model(batch[0])
+
+    def inside(tensor):
+        return tensor.is_contiguous(memory_format=torch.channels_last)
+
+    batches = [(X[:64].repeat(1, 8, 1, 1), Y[:64])]  # one channel lies the same in both ways
+    for asked in (False, True):
+        seen = []
+        model = build()
+        model[0] = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+        recipe = Recipe(epochs=1, learning_rate=0.01, channels_last=asked)
+        train_(model, batches, recipe=recipe, forward=forward)
+        assert seen == [(asked, asked)]
+        assert not inside(model[3].weight)
 
 
 def test_an_error_leaves_plain_weights():

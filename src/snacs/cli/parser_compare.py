@@ -60,8 +60,7 @@ def add_layout(group: argparse._ArgumentGroup) -> None:
     """How images and weights lie in memory while training."""
     group.add_argument(
         "--channels-last", action="store_true",
-        help="train with channels innermost: faster on some processors (ResNet56 on AVX-512: "
-        "by a quarter), slower on others",
+        help="train with channels innermost: faster on some processors, slower on others",
     )  # fmt: skip
 
 

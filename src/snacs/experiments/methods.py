@@ -6,6 +6,7 @@ of these baselines are written out here, so that a new default preset changes no
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -135,29 +136,20 @@ def preset_method(name: str, preset: str, *, count: int = 1000, **changes: Any) 
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """``ridge=0.01`` as a name and a value; values between colons are a list.
+    """``ridge=0.01`` as a name and a value, read as by ``--set``; shares stand between colons.
 
-    >>> _change("refine=false"), _change("shares=0.1:0.2"), _change("shares=")
-    (('refine', False), ('shares', (0.1, 0.2)), ('shares', ()))
+    >>> _change("refine=false"), _change("score=l2"), _change("shares=0.1:0.2")
+    (('refine', False), ('score', 'l2'), ('shares', [0.1, 0.2]))
     """
     name, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"An option of a method reads name=value: refine=false. Got {text!r}.")
-    if name == "shares" or ":" in value:
-        return name, tuple(_value(word) for word in value.split(":") if word)
-    return name, _value(value)
-
-
-def _value(word: str) -> Any:
-    known = {"true": True, "false": False, "none": None}
-    if word.lower() in known:
-        return known[word.lower()]
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
+    if name == "shares":  # a comma would begin the next method
+        value = f"[{value.replace(':', ',')}]"
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
 
 
 def _starts(name: str, score: str) -> bool:

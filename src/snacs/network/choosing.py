@@ -25,8 +25,8 @@ from torch import nn
 from snacs.connections import prune_order
 from snacs.network.batches import Forward, evaluating
 from snacs.network.holding import collect, fit
-from snacs.network.leastsquares import Moments
 from snacs.network.masking import apply_, bake_, original_of
+from snacs.network.moments import Moments
 from snacs.network.sequential import LayerRepair, Progress, solve_layers_, solve_task_
 from snacs.network.tasks import Task, why_not
 from snacs.values import BoolArray, FloatArray, Structure

@@ -4,9 +4,9 @@ Plain least squares treats every filter by itself and every value alike. Two fac
 
 *ReLU.* Where the dense network's value lies below zero, any other value below zero is as good. The
 targets there are moved to the nearest value that the ReLU makes the same of: to the prediction
-itself if it is below zero, else to zero. Solving again with the moved targets can only lower the
-error behind the ReLU, because the moved target was the nearest of all that are right; a few rounds
-with Nesterov's momentum get most of it.
+itself if it is below zero, else to zero. Solving again with the moved targets lowers the error
+behind the ReLU, because the moved target was the nearest of all that are right; a few rounds with
+Nesterov's momentum get most of it.
 
 *Coupling.* Filters are read together. If a change e of a layer's outputs moves the logits by J·e,
 what should be small is eᵀMe with M = E[JᵀJ] (:mod:`snacs.network.importance`), not eᵀe: an error
@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from snacs.network.leastsquares import Moments, Problem, Solution
+from snacs.network.leastsquares import Problem, Solution
+from snacs.network.moments import Moments
 
 MIX = 0.9
 """Share of M itself against its diagonal. 0.5 to 0.99 measured alike."""
@@ -59,16 +60,14 @@ def refine(problem: Problem, first: Solution, reading: Reading) -> Solution:
     metric = None if reading.coupling is None else mixed(reading.coupling.to(sums.gram))
     shape = problem.start.shape
     weight, constant = first.weight.reshape(shape), first.offset.reshape(shape[:2])
-    cross, targets = sums.cross, sums.targets
     if metric is not None:
-        weight, constant = _solve(problem, cross, targets, weight, metric, first.ridge)
-    before: list[Tensor] = []
-    for number in range(ROUNDS):
-        if sign is None:
-            break
-        more, shift, before = _moved(sums, weight, constant, sign, number, before)
-        cross, targets = sums.cross + more, sums.targets + shift
-        weight, constant = _solve(problem, cross, targets, weight, metric, first.ridge)
+        weight, constant = _solve(problem, sums.cross, sums.targets, weight, metric, first.ridge)
+    if sign is not None:
+        before: list[Tensor] = []
+        for number in range(ROUNDS):
+            more, shift, before = _moved(sums, weight, constant, sign, number, before)
+            cross, targets = sums.cross + more, sums.targets + shift
+            weight, constant = _solve(problem, cross, targets, weight, metric, first.ridge)
     after = problem.relative_error(weight, constant)
     flat = weight.reshape(-1, sums.columns)
     return Solution(flat, constant.reshape(-1), first.before, after, first.ridge)
@@ -98,7 +97,7 @@ def _moved(
         guess = weight.to(x) @ x + constant.to(x)[:, :, None]
         side = sign.to(x)[:, :, None]
         nearest = torch.where(side * (guess - zero) <= 0, guess, zero)
-        # A sign of zero makes neither side of this true: the target stays.
+        # Where the sign is zero, nothing is known of the ReLU: the target stays.
         new = torch.where((side * (t - zero) <= 0) & (side != 0), nearest, t)
         ahead = new if number == 0 else new + momentum * (new - before[index])
         moved.append(new)

@@ -30,7 +30,6 @@ from snacs.network.batches import (
 )
 from snacs.network.batchnorm import reestimate_
 from snacs.network.holding import collect, fit
-from snacs.network.importance import output_coupling
 from snacs.network.masking import Mask, is_masked, remove_
 from snacs.network.sequential import LayerRepair, Progress, solve_layers_
 from snacs.values import Structure
@@ -138,9 +137,6 @@ def repair_(
                 forward=forward,
                 ridge=ridge,
                 refine=refine,
-                coupling=_coupling(reference, structure, batches, forward, notes)
-                if refine
-                else None,
                 progress=progress,
             )
             layers.extend(found)
@@ -168,21 +164,6 @@ def repair_(
         images=sum(size_of(batch) for batch in batches),
         notes=tuple(notes),
     )
-
-
-def _coupling(
-    reference: nn.Module,
-    structure: Structure,
-    batches: list[Any],
-    forward: Forward | None,
-    notes: list[str],
-) -> dict[str, Tensor] | None:
-    """How the dense network reads each layer's filters together; None if that cannot be had."""
-    try:
-        return output_coupling(reference, structure, batches, seed=0, forward=forward)
-    except (InputError, RuntimeError):
-        notes.append("The outputs cannot be differentiated: filters were solved one by one.")
-        return None
 
 
 def _step(

@@ -27,11 +27,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from snacs.errors import ModelError
+from snacs.errors import InputError, ModelError
 from snacs.network import leastsquares, lockstep, refining
 from snacs.network.batches import Forward, run, size_of
-from snacs.network.leastsquares import Moments, Solution
+from snacs.network.importance import output_coupling
+from snacs.network.leastsquares import Solution
 from snacs.network.masking import mask_of, original_of
+from snacs.network.moments import Moments
 from snacs.network.refining import Reading
 from snacs.network.scales import scale_of, shift_of, sign_of
 from snacs.network.tasks import Task, find_tasks
@@ -62,22 +64,21 @@ def solve_layers_(
     forward: Forward | None = None,
     ridge: float = 1e-3,
     refine: bool = False,
-    coupling: Mapping[str, Tensor] | None = None,
     settle: Settle | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[LayerRepair], list[str]]:
     """Solve all masked layers of ``model``, in eval mode; returns errors and what was left, why.
 
-    ``refine`` is as in :func:`snacs.network.repair.repair_`, ``coupling`` by layer from
-    :func:`snacs.network.importance.output_coupling`.
+    ``refine`` is as in :func:`snacs.network.repair.repair_`.
 
     ``settle`` may deal with each layer in another way than by least squares under its mask
     (:mod:`snacs.network.choosing`). The caller restores the weights if this raises.
     """
     tasks, notes = find_tasks(model, dense, structure, last=refine)
+    coupling = _coupling(dense, structure, batches, forward, notes) if refine else {}
 
     def solve(task: Task, moments: Moments) -> LayerRepair:
-        reading = Reading((coupling or {}).get(task.name), sign_of(task, dense))
+        reading = Reading(coupling.get(task.name), sign_of(task, dense))
         return solve_task_(task, moments, ridge, reading if refine else None)
 
     here = threading.local()
@@ -106,6 +107,21 @@ def solve_layers_(
     reached = {layer.name for layer in done}
     notes += [f"{name}: not reached by the forward pass." for name in tasks if name not in reached]
     return done, notes
+
+
+def _coupling(
+    dense: nn.Module,
+    structure: Structure,
+    batches: Sequence[Any],
+    forward: Forward | None,
+    notes: list[str],
+) -> dict[str, Tensor]:
+    """How the dense network reads each layer's filters together; nothing if that cannot be had."""
+    try:
+        return output_coupling(dense, structure, batches, seed=0, forward=forward)
+    except InputError:
+        notes.append("The outputs cannot be differentiated: filters were solved one by one.")
+        return {}
 
 
 class _Additions(TorchFunctionMode):

@@ -43,10 +43,8 @@ from snacs.scores.hashing import (
     mean_deviation,
 )
 from snacs.scores.kernels import bin_squares, fresh, number_keys, sort_cells
-from snacs.scores.kernels_columns import turn
 from snacs.scores.kernels_layer import (
     PLANE_BINS,
-    number_groups,
     number_without,
     pack_children,
     sum_children,
@@ -57,6 +55,7 @@ from snacs.scores.kernels_wide import sum_children_wide, sum_parents_wide
 from snacs.scores.occupancy import MEASURES, occupancy_of
 from snacs.scores.parallel import map_threads
 from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
+from snacs.scores.sides import Side, in_bins, project_inputs, side_of
 from snacs.scores.vectors import AVAILABLE, CHILDREN
 from snacs.values import Evidence
 
@@ -66,20 +65,6 @@ Rest = Callable[[slice], Numbers]
 
 TOGETHER = 8
 """Parents per call of a kernel: enough to hide the call, few enough to share out among threads."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """The groups of one side in bins.
-
-    ``numbers`` (groups, N) are dense, ``bins`` (groups,) says how many each has; ``squares``
-    (groups, bins) are the squared norms of the bin means, where φ asks for them.
-    """
-
-    numbers: NDArray[np.int32]
-    bins: NDArray[np.int64]
-    squares: NDArray[np.float64]
-    mean_bins: float
 
 
 def score_layer(
@@ -99,7 +84,7 @@ def score_layer(
     blocks = blocks_of(layer, config.groups)
     terms = scaling_terms(config.scaling, group_norms(evidence.weight, blocks))
     inputs, outputs = map_threads(
-        lambda side: _in_bins(side[0], side[1] * config.width),
+        lambda side: in_bins(side[0], side[1] * config.width),
         zip(both, (unit_in, unit_out), strict=True),
         threads=threads,
     )
@@ -112,26 +97,6 @@ def score_layer(
     pairs = config.shifts * sum(len(block.columns) for block in blocks)
     occupancy = occupancy_of(found, pairs=pairs, samples=len(evidence.inputs))
     return terms.factor * scores, occupancy
-
-
-def _in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
-    """(filters, N), measured in bin widths."""
-    return np.asarray(turn(fresh(values), np.float32(1 / width)))
-
-
-def project_inputs(
-    inputs: NDArray[np.float32], directions: NDArray[np.float64], width: float
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """S = R · inputs (directions, N) and R^T (inputs, directions), scaled to deviations of 1/width.
-
-    A direction along which nothing varies becomes 0.
-    """
-    # einsum, not a BLAS product: the bits must not depend on BLAS threads.
-    projection = np.einsum("kc,cn->kn", directions, inputs.astype(np.float64))
-    deviation = projection.std(axis=1)
-    scale = np.divide(1 / width, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-    scaled = (directions * scale[:, None]).T
-    return (projection * scale[:, None]).astype(np.float32), scaled.astype(np.float32, order="C")
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +151,18 @@ class _View:
         """(row groups, column groups) scores at one shift; adds their occupancy."""
         first = self.block.rows[0].start
         rows = [slice(part.start - first, part.stop - first) for part in self.block.rows]
+        varies = self.terms.cellwise is not Cellwise.ONE
         sides = (
-            (self.outputs, self.raw_outputs, rows, shift[0]),
-            (self.inputs, self.raw_inputs, list(self.block.columns), shift[1]),
+            (self.outputs, self.raw_outputs if varies else None, rows, self.group_hash, shift[0]),
+            (
+                self.inputs,
+                self.raw_inputs if varies else None,
+                self.block.columns,
+                self.group_hash,
+                shift[1],
+            ),
         )
-        x, y = map_threads(lambda side: self._side(*side), sides, threads=threads)
+        x, y = map_threads(lambda side: side_of(*side), sides, threads=threads)
         planes = None
         fits = self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS
         if fits and self._projects:
@@ -218,7 +190,7 @@ class _View:
         """True where the processor has the vectors of ``kernels_wide``, unless for edges."""
         return AVAILABLE and self.config.support != "edges"
 
-    def _pack(self, x: _Side) -> Planes:
+    def _pack(self, x: Side) -> Planes:
         """Bytes, what is known of the largest of them, and where each child is."""
         if not self._wide:
             codes, highest, place = pack_children(x.numbers, x.bins)
@@ -229,8 +201,8 @@ class _View:
     def _score_together(
         self,
         shift: np.float32,
-        x: _Side,
-        y: _Side,
+        x: Side,
+        y: Side,
         found: NDArray[np.float64],
         *,
         threads: int,
@@ -265,27 +237,6 @@ class _View:
         sums[:, x.bins == 1] = 0  # exactly, whatever single precision makes of N · (1/N)
         return np.asarray(sums.T / (2 * self.inputs.shape[1]))
 
-    def _side(
-        self,
-        values: NDArray[np.float32],
-        raw: NDArray[np.float32],
-        parts: list[slice],
-        shift: np.float32,
-    ) -> _Side:
-        if self.group_hash.directions is None and self.group_hash.buckets is None:
-            starts = np.array([part.start for part in parts] + [parts[-1].stop])
-            numbers, bins = number_groups(values, starts, shift)
-        else:
-            hashed = [self.group_hash(values[part], np.float32(1), shift) for part in parts]
-            numbers = np.stack([codes for codes, _ in hashed])
-            bins = np.array([count for _, count in hashed], dtype=np.int64)
-        squares = np.zeros((len(parts), int(bins.max())))
-        if self.terms.cellwise is not Cellwise.ONE:
-            for index, part in enumerate(parts):
-                count = int(bins[index])
-                squares[index, :count] = bin_squares(numbers[index], count, raw[part])
-        return _Side(numbers, bins, squares, float(bins.mean()))
-
     def _rest(self, shift: np.float32) -> Rest:
         """A function of some columns: the cell numbers of all the other inputs."""
         samples = self.inputs.shape[1]
@@ -314,8 +265,8 @@ class _View:
     def _score_parent(
         self,
         parent: int,
-        x: _Side,
-        y: _Side,
+        x: Side,
+        y: Side,
         planes: Planes | None,
         rest: Rest,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from snacs.errors import RunFolderError
 from snacs.files import write_file
@@ -101,3 +102,29 @@ def _files(folder: Path) -> list[Path]:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def key_of(
+    model: nn.Module, recipe: Mapping[str, Any], seed: int, chosen_by: str
+) -> dict[str, Any]:
+    """What a checkpoint must have been made from; plain types."""
+    state = model.state_dict()
+    shape = [(name, tuple(t.shape), str(t.dtype)) for name, t in state.items()]
+    masks = hashlib.sha256()
+    for name, tensor in state.items():
+        if name.endswith(".keep") and tensor.dtype == torch.bool:
+            masks.update(name.encode() + tensor.cpu().numpy().tobytes())
+    recipe_items = {f"recipe.{name}": value for name, value in recipe.items()}
+    return {
+        "the network": hashlib.sha256(repr(shape).encode()).hexdigest()[:16],
+        "the masks": masks.hexdigest()[:16],
+        "seed": seed,
+        "the choice of the result": chosen_by,
+        **recipe_items,
+    }
+
+
+def sample(model: nn.Module) -> Tensor:
+    """A few values of every parameter: enough to tell one start from another."""
+    parts = [p.detach().reshape(-1)[:8].cpu().double() for p in model.parameters()]
+    return torch.cat(parts)

@@ -8,7 +8,6 @@ own should be given as a function of the epoch.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,13 +23,13 @@ from torch import Tensor, nn
 from snacs.errors import InputError, ModelError, RunFolderError
 from snacs.network.batches import (
     Forward,
-    evaluating,
     labels_of,
     logits_of,
     map_tensors,
     move,
     run,
 )
+from snacs.network.cost import accuracy
 from snacs.training import checkpoints
 from snacs.training.determinism import borrowed_randomness, seed_epoch, seed_loader
 from snacs.training.history import EpochRow, History, ProgressRow
@@ -89,22 +88,6 @@ def train_(
         return loop.run(train, validation, place, seed, best=best)
 
 
-def accuracy_of(
-    model: nn.Module, images: Iterable[Any], *, forward: Forward | None = None
-) -> float:
-    """Fraction of images whose highest score is their label, in eval mode."""
-    right = count = 0
-    with evaluating(model):
-        for batch in images:
-            logits = logits_of(run(model, move(batch, model), forward))
-            labels = _labels(batch, logits)
-            right += int((logits.argmax(1) == labels).sum())
-            count += len(labels)
-    if count == 0:
-        raise InputError("There are no images to measure accuracy on.")
-    return right / count
-
-
 class _Loop:
     """The state of one call of :func:`train_`."""
 
@@ -147,8 +130,8 @@ class _Loop:
     ) -> History:
         notes = [self.recipe.note] if self.recipe.note else []
         chosen_by = "validation" if validation is not None and best else "last epoch"
-        key = _key(self.model, self.recipe, seed, chosen_by)
-        start = _sample(self.model)
+        key = checkpoints.key_of(self.model, self.recipe.as_dict(), seed, chosen_by)
+        start = checkpoints.sample(self.model)
         if folder is not None:
             notes += self._resume(folder, key, start)
         resumed, began = len(self.rows), time.perf_counter()
@@ -198,7 +181,7 @@ class _Loop:
             sums = self.machine.reduce(sums.to(self.machine.device, torch.float32)).cpu()
         found = None
         if validation is not None:
-            found = accuracy_of(self.model, validation, forward=self.forward)
+            found = accuracy(self.model, validation, forward=self.forward).fraction
         self._report(epoch, number, number, sums, found)
         loss, right, count = sums.tolist()
         seconds = time.perf_counter() - start
@@ -326,27 +309,3 @@ def _labels(batch: Any, logits: Tensor) -> Tensor:
             f"Label {int(labels.max())} is out of range: the network has {logits.shape[1]} classes."
         )
     return labels.to(logits.device)
-
-
-def _key(model: nn.Module, recipe: Recipe, seed: int, chosen_by: str) -> dict[str, Any]:
-    """What a checkpoint must have been made from; plain types."""
-    state = model.state_dict()
-    shape = [(name, tuple(t.shape), str(t.dtype)) for name, t in state.items()]
-    masks = hashlib.sha256()
-    for name, tensor in state.items():
-        if name.endswith(".keep") and tensor.dtype == torch.bool:
-            masks.update(name.encode() + tensor.cpu().numpy().tobytes())
-    recipe_items = {f"recipe.{name}": value for name, value in recipe.as_dict().items()}
-    return {
-        "the network": hashlib.sha256(repr(shape).encode()).hexdigest()[:16],
-        "the masks": masks.hexdigest()[:16],
-        "seed": seed,
-        "the choice of the result": chosen_by,
-        **recipe_items,
-    }
-
-
-def _sample(model: nn.Module) -> Tensor:
-    """A few values of every parameter: enough to tell one start from another."""
-    parts = [p.detach().reshape(-1)[:8].cpu().double() for p in model.parameters()]
-    return torch.cat(parts)

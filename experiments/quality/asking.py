@@ -1,0 +1,23 @@
+"""What the scripts of this folder share: one comparison on ResNet56, in a run folder of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from snacs.cli import main
+
+
+def ask(
+    name: str,
+    methods: Sequence[str],
+    *,
+    targets: str = "0.7",
+    seeds: int = 1,
+    half: str = "dev",
+) -> NoReturn:
+    """Run ``snacs compare``; what stands on the command line comes last and so wins."""
+    command = ["compare", "resnet56", "--half", half, "--methods", ",".join(methods)]
+    command += ["--targets", targets, "--seeds", str(seeds), "--run", f"runs/quality-{name}"]
+    sys.exit(main([*command, *sys.argv[1:]]))
