@@ -69,3 +69,10 @@ def test_a_config_survives_json(preset):
 def test_bad_goals_are_named(goal, message):
     with pytest.raises(InputError, match=message):
         Goal(**goal)
+
+
+def test_whole_filters_are_shared_out_uniformly_unless_told_otherwise():
+    assert Config.preset().allocation == "tempered"
+    assert Config.preset(granularity="filter").allocation == "uniform"
+    assert Config.preset(granularity="filter", allocation="tempered").allocation == "tempered"
+    assert Config.preset("paper", granularity="filter").allocation == "svm"

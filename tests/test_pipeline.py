@@ -159,8 +159,22 @@ def test_retraining_resumes_and_history_is_kept(trained, digits, tmp_path):
         assert torch.equal(ours, theirs), name
 
 
+def test_where_the_recipe_distills_the_dense_network_teaches(trained, digits):
+    recipe = snacs.Recipe(epochs=1, learning_rate=0.02, distillation=1.0)
+    common = {"target": 0.7, "count": 150}
+    found = snacs.prune(
+        trained, digits["train"], train=digits["train"], recipe=recipe, **common
+    ).model
+    by_hand = snacs.prune(trained, digits["train"], **common).model
+    snacs.retrain_(by_hand, digits["train"], recipe=recipe, teacher=trained)
+    for (name, ours), theirs in zip(
+        found.state_dict().items(), by_hand.state_dict().values(), strict=True
+    ):
+        assert torch.equal(ours, theirs), name
+
+
 @pytest.mark.parametrize("score", ["mint", "l1", "l2", "l2-activation", "random"])
-@pytest.mark.parametrize("allocation", ["uniform", "global"])
+@pytest.mark.parametrize("allocation", ["uniform", "global", "tempered"])
 def test_every_score_and_allocation_runs_through_the_same_pipeline(
     trained, digits, score, allocation
 ):

@@ -1,4 +1,4 @@
-"""The same score under three allocations: uniform, one threshold, SVM curves."""
+"""The same score under four allocations: tempered, uniform, one threshold, SVM curves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from asking import ask
 
 METHODS = (
     "default",
+    "default+allocation=uniform",
     "default+allocation=global",
     "default+allocation=svm",
     "l2-uniform",
     "l2-global",
+    "l2-tempered",
     "l2-own",
 )
 

@@ -25,7 +25,7 @@ SCALINGS = (
     "weights-activations",
     "exp-weights-activations",
 )
-ALLOCATIONS = ("svm", "uniform", "global", "manual")
+ALLOCATIONS = ("svm", "uniform", "global", "tempered", "manual")
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "samples": ("positions", "pooled"),
@@ -95,7 +95,8 @@ class Config:
             is pruned up to it, instead of all in the dense one; masks of two targets are then not
             nested. Not with granularity="filter".
     Limits (``snacs.limits``)
-        allocation : svm, uniform, global (one score threshold) or manual.
+        allocation : svm, uniform, global (one score threshold), tempered (between these two) or
+            manual.
         reading : of the SVM curves; "absolute" accuracy, or "relative" to the unpruned layer.
         cap : SVM accuracies above this count as this (0.8 in the paper's φ experiments).
         classes : at most this many classes go into a curve.
@@ -215,6 +216,8 @@ class Config:
     def preset(name: str = "default", **options: Any) -> Config:
         """A preset with some options changed.
 
+        Whole filters (``granularity="filter"``) are shared out uniformly unless told otherwise.
+
         >>> Config.preset("paper").support
         'edges'
         >>> Config.preset("default", score="l2", allocation="uniform").score
@@ -225,7 +228,11 @@ class Config:
         for option in options:
             if option not in known:
                 raise InputError(f"There is no option {option!r}.{_closest(option, known)}")
-        return replace(PRESETS[name], **options)
+        chosen = PRESETS[name]
+        if options.get("granularity") == "filter" and chosen.allocation == "tempered":
+            # One threshold means nothing for streams of filters, which run through many layers.
+            options = {"allocation": "uniform", **options}
+        return replace(chosen, **options)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON types, for keys and reports."""
@@ -269,8 +276,8 @@ class Goal:
 
 PRESETS: dict[str, Config] = {
     # What measures best at equal sparsity (docs/results.md): the joint score, chosen layer after
-    # layer, the same fraction of every layer, nobody protected.
-    "default": Config(score="information", allocation="uniform", curves=True, shares=()),
+    # layer, more of the layers that carry little, nobody protected.
+    "default": Config(score="information", allocation="tempered", curves=True, shares=()),
     "paper": Config(
         samples="pooled",
         allocation="svm",

@@ -169,7 +169,7 @@ def prune(
     train : iterable of batches, or function of the epoch that returns one
         Training images for one retraining pass; none, and there is no retraining.
     recipe : Recipe or name
-        How to retrain; ``snacs.RECIPES`` lists the names.
+        How to retrain; ``snacs.RECIPES`` lists the names. Where it distills, ``model`` teaches.
     validation : iterable of batches
         Chooses the best epoch; without it the last epoch is the result.
     test : iterable of batches
@@ -214,6 +214,7 @@ def prune(
                 pruned,
                 train,
                 recipe=chosen,
+                teacher=model if chosen.distillation else None,
                 validation=validation,
                 folder=folder.folder / "training" / key[:12],
                 seed=seed,

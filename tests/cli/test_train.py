@@ -75,6 +75,7 @@ def test_a_budget_is_fitted_once_and_kept(tmp_path, capsys):
         (["--epochs", "0"], "--epochs"),
         (["--budget", "soon"], "30m"),
         (["--recipe", "none"], "scratch"),
+        (["--recipe", "brief"], "dense network"),
         (["--device", "abacus"], "abacus"),
         (["--from", "gone.safetensors"], "gone"),
     ],

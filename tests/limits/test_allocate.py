@@ -9,7 +9,7 @@ from snacs.config import Config, Goal
 from snacs.connections import most_prunable
 from snacs.errors import InputError, TargetError
 from snacs.limits import allocate
-from snacs.limits.ladders import read
+from snacs.limits.ladders import TRUST, read
 from snacs.values import Curve, Layer, LeftAlone, Structure
 
 LEVELS = np.arange(1, 100) / 100
@@ -136,6 +136,25 @@ def test_uniform_and_global():
         # Only the last score is shared out by layer; all below it go.
         assert count == len(ordered) or ordered[count] >= result.delta
     assert 0.5 <= result.reached < 0.5 + 2 / 600
+
+
+def test_tempered_lies_between_uniform_and_global():
+    structure = _structure()
+    scores = _scores(structure)
+    scores["b"] = scores["b"] * 0.3
+    for target in (0.1, 0.5, 0.7):
+        found = {
+            way: allocate(structure, scores, {}, {}, Goal(target=target), Config(allocation=way))
+            for way in ("uniform", "global", "tempered")
+        }
+        for name in scores:
+            one, same = (found[way].counts[name] for way in ("global", "uniform"))
+            assert abs(found["tempered"].counts[name] - (TRUST * one + (1 - TRUST) * same)) <= 2
+        assert found["global"].counts["b"] > found["tempered"].counts["b"]
+        assert found["tempered"].counts["b"] > found["uniform"].counts["b"]
+        assert target <= found["tempered"].reached < target + 2 / 600
+    highest = allocate(structure, scores, {}, {}, Goal(target=0.66), Config(allocation="tempered"))
+    assert highest.reached >= 0.66
 
 
 def test_global_leaves_the_floor_of_a_layer_that_scores_low():
@@ -268,7 +287,7 @@ def _problems(draw):
         accuracy[np.arange(1, 100) * layer.connections // 100 > free] = np.nan
         curves[layer.name] = Curve(LEVELS, np.clip(accuracy, 0, 1), 0.9)
     config = Config(
-        allocation=draw(st.sampled_from(["svm", "uniform", "global"])),
+        allocation=draw(st.sampled_from(["svm", "uniform", "global", "tempered"])),
         reading=draw(st.sampled_from(["absolute", "relative"])),
         threshold_from=draw(st.sampled_from([None, "l2"])),
     )

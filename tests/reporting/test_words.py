@@ -51,6 +51,7 @@ def test_a_layer_below_the_threshold_from_the_start_says_so():
     [
         ({"allocation": "uniform"}, "same share"),
         ({"allocation": "global"}, "One score threshold"),
+        ({"allocation": "tempered"}, "between the same share"),
         ({"allocation": "manual"}, "by hand"),
     ],
 )

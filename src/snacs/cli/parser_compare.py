@@ -22,11 +22,11 @@ def add_compare(
         "  snacs compare mypackage.net:build --weights w.safetensors --data images/ --target 0.5\n"
         "\nA method is a preset (default, paper) or a score (random, l1, l2, l2-activation, mint, "
         "acmi),\nalone or with an allocation: l2-uniform (also l2), l2-global (one threshold), "
-        "l2-own (SVM curves\nof that score), l2-default (as much of every layer as the default "
-        "takes).\nA preset may have other options: default+repair=false, default+ridge=0.01. The "
-        "default chooses\nby another score if no repair follows: before repair, compare with "
-        "default+repair=false.\nInterrupted? The same command goes on where it stopped. Several "
-        "processes may share a folder.",
+        "l2-tempered\n(between these two), l2-own (SVM curves of that score), l2-default (as much "
+        "of every layer\nas the default takes). A preset may have other options: "
+        "default+repair=false, default+ridge=0.01.\nThe default chooses by another score if no "
+        "repair follows: before repair, compare with\ndefault+repair=false. Interrupted? The same "
+        "command goes on where it stopped. Several processes\nmay share a folder.",
         *parents,
     )
     group = parser.add_argument_group("comparison")

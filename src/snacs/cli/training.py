@@ -90,6 +90,11 @@ def _recipe(arguments: Arguments) -> Recipe:
         seconds_of(arguments.budget)  # a mistake is told before anything is loaded
     own = f"train-{arguments.network}"
     found = recipe(arguments.recipe or (own if own in RECIPES else "scratch"))
+    if found.distillation:
+        raise InputError(
+            f"The recipe {arguments.recipe!r} learns from a dense network, so it is for retraining "
+            "(snacs prune --retrain, snacs compare). Give another one, such as scratch."
+        )
     if arguments.epochs is not None:
         found = scaled(found, arguments.epochs)
     if arguments.rate is not None:

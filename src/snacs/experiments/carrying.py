@@ -92,15 +92,16 @@ class Carried:
         repaired = bench.start == "repaired" or (bench.start == "own" and self.plan.config.repair)
         model = self._repaired() if repaired else self._masked()
         train = bench.material.train(self.seed, recipe.batch)
-        key = key_of(
-            start=fingerprint(model), recipe=recipe.as_dict(), seed=self.seed, data=shape_of(train)
-        )
+        teacher = bench.material.model if recipe.distillation else None
+        parts: dict[str, Any] = {"start": fingerprint(model), "recipe": recipe.as_dict()}
+        parts |= {} if teacher is None else {"teacher": fingerprint(teacher)}
+        key = key_of(**parts, seed=self.seed, data=shape_of(train))
         place = f"retrained/{key[:12]}"
         checkpoints = self.run.folder / "training" / key[:12]
 
         def fill(folder: Path) -> None:
             history = train_(
-                model, train, recipe=recipe, folder=checkpoints, seed=self.seed,
+                model, train, recipe=recipe, teacher=teacher, folder=checkpoints, seed=self.seed,
                 accelerator={"cpu": True} if bench.material.device == "cpu" else None,
                 progress=epochs_watch(bench.watch, f"retrain {self.method.name} {self.seed}"),
             )  # fmt: skip

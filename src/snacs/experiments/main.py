@@ -125,11 +125,13 @@ def _limits_rows(network: str, structure: Structure) -> list[dict[str, Any]]:
 
 def _differs(bench: Bench, network: str) -> list[str]:
     recipe = bench.recipe
+    taught = recipe is not None and recipe.distillation > 0
     found = [
         "No retraining; the paper retrains for 300 epochs (ResNet50: 100)."
         if recipe is None
         else f"{recipe.epochs} epoch(s) of retraining at a rate of {recipe.learning_rate:g} "
-        f"({recipe.schedule}); the paper: 300 (ResNet50: 100) from 0.1 in steps, label smoothing. "
+        f"({recipe.schedule}{', the dense network teaches' if taught else ''}); "
+        "the paper: 300 (ResNet50: 100) from 0.1 in steps, label smoothing. "
         "'paper' is retrained from its masks, as published; 'default' from its repaired weights.",
         f"{bench.material.count} calibration images; the paper does not give its number.",
     ]

@@ -21,11 +21,13 @@ MINT_GROUPS = 16
 ALLOCATIONS: dict[str, dict[str, Any]] = {
     "uniform": {"allocation": "uniform"},
     "global": {"allocation": "global"},
+    "tempered": {"allocation": "tempered"},
     "own": {"allocation": "svm", "reading": "relative"},
     "default": {"allocation": "manual"},
 }
-"""What follows a score's name: the same fraction of every layer; one threshold for all scores; SVM
-curves measured with that score; as many connections of every layer as the default preset takes."""
+"""What follows a score's name: the same fraction of every layer; one threshold for all scores;
+between these two; SVM curves measured with that score; as many connections of every layer as the
+default preset takes."""
 
 BASELINE: dict[str, Any] = {
     "samples": "positions",

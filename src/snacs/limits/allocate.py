@@ -27,10 +27,11 @@ def allocate(
     """Connections to prune of every prunable layer.
 
     ``config.allocation`` "svm" cuts all curves at one accuracy, "uniform" takes the same fraction
-    of every layer, "global" cuts all scores at one value, "manual" takes ``config.limits``. Each
-    is a ladder of nested steps (:mod:`snacs.limits.ladders`). The target is met within one
-    connection: of the layers that rise with the last step, in order of the forward pass, the one
-    that crosses the target is scaled back. Counts are monotone in the target.
+    of every layer, "global" cuts all scores at one value, "tempered" lies between these two,
+    "manual" takes ``config.limits``. Each is a ladder of nested steps
+    (:mod:`snacs.limits.ladders`). The target is met within one connection: of the layers that rise
+    with the last step, in order of the forward pass, the one that crosses the target is scaled
+    back. Counts are monotone in the target.
 
     Every layer keeps 1 % of its connections and at least one; limits are capped at 1 − the
     protected share. A score threshold (δ) holds back what scores above it; the target is met with

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils import parametrize
 
 from snacs.errors import InputError
-from snacs.values import BoolArray, Norm, Structure
+from snacs.network.silence import dead_filters, silent_norms
+from snacs.values import BoolArray, Structure
 
 
 class Mask(nn.Module):
@@ -98,12 +98,12 @@ def apply_(
     }
     notes: list[str] = []
     if silence:
-        rows = {name: _dead(keep) for name, keep in wanted.items()}
+        rows = {name: dead_filters(keep) for name, keep in wanted.items()}
         dead = {name: filters for name, filters in rows.items() if filters.any()}
         for name, filters in dead.items():
             if _has_tensor(model.get_submodule(name), "bias"):
                 tensors[name, "bias"] = ~filters
-        silent, notes = _silent_norms(model, dead, structure)
+        silent, notes = silent_norms(model, dead, structure)
         for name, channels in silent.items():
             tensors[name, "weight"] = tensors[name, "bias"] = ~channels
     # Weights that an earlier repair changed stay marked so under their new masks.
@@ -182,12 +182,6 @@ def _masks(model: nn.Module) -> Iterable[tuple[tuple[str, str], Mask]]:
                 yield (name, tensor), mask
 
 
-def _dead(keep: BoolArray) -> BoolArray:
-    """(c_out,) filters that lost all their kernels."""
-    filters: BoolArray = keep.sum(axis=1) == 0
-    return filters
-
-
 def _array(mask: Mask) -> BoolArray:
     keep: BoolArray = mask.keep.detach().cpu().numpy().copy()
     return keep
@@ -246,51 +240,6 @@ def _check_sharing(model: nn.Module, wanted: Mapping[str, BoolArray]) -> None:
                     f"Layers {name!r} and {other!r} share one weight and need the same mask. "
                     "Give both the same one, or leave both out (ignore=)."
                 )
-
-
-def _silent_norms(
-    model: nn.Module, dead: Mapping[str, BoolArray], structure: Structure | None
-) -> tuple[dict[str, BoolArray], list[str]]:
-    """Channels of each BatchNorm that only dead filters reach, and what has to be left."""
-    if not dead:
-        return {}, []
-    if structure is None:
-        norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
-        note = "Dead filters' BatchNorm was left as it is: pass structure= to have it silenced."
-        return {}, [note] if norms else []
-    silent: dict[str, BoolArray] = {}
-    notes: list[str] = []
-    for norm in structure.norms:
-        reached_by_dead, only_dead = _reach(norm, dead)
-        module = model.get_submodule(norm.name)
-        if not reached_by_dead.any():
-            continue
-        if not isinstance(module, _BatchNorm):
-            notes.append(
-                f"{norm.name} ({norm.kind}) mixes channels: {int(reached_by_dead.sum())} channels "
-                "of dead filters were left as they are."
-            )
-        elif only_dead.any() and not _has_tensor(module, "weight"):
-            notes.append(
-                f"{norm.name} ({norm.kind}) has no scale and shift: {int(only_dead.sum())} "
-                "channels of dead filters stay constant, not zero."
-            )
-        elif only_dead.any():
-            silent[norm.name] = only_dead
-    return silent, notes
-
-
-def _reach(norm: Norm, dead: Mapping[str, BoolArray]) -> tuple[BoolArray, BoolArray]:
-    """Channels that some dead filter reaches, and those that nothing else reaches."""
-    by_dead = np.zeros(norm.channels, dtype=bool)
-    by_live = np.zeros(norm.channels, dtype=bool)
-    for feed in norm.feeds:
-        channels = slice(feed.start, feed.start + feed.length)
-        none = np.zeros(feed.first + feed.length, dtype=bool)
-        gone = dead.get(feed.source, none)[feed.first : feed.first + feed.length]
-        by_dead[channels] |= gone
-        by_live[channels] |= ~gone
-    return by_dead, by_dead & ~by_live
 
 
 def _has_tensor(module: nn.Module, tensor: str) -> bool:

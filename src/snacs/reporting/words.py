@@ -52,6 +52,11 @@ def _limit(plan: Plan, part: LayerPlan) -> str:
         return f"Every layer may lose the same share: {part.limit:.1%}."
     if how == "global":
         return "One score threshold for the whole network decides; no layer has a limit of its own."
+    if how == "tempered":
+        return (
+            f"{part.limit:.1%} may go: between the same share of every layer and what one score "
+            "threshold for the whole network would take here."
+        )
     if how == "manual":
         return f"The limit of {part.limit:.1%} was given by hand."
     curve = part.curve

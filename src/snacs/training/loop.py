@@ -83,6 +83,7 @@ def train_(
         machine = stack.enter_context(machine_for(model, accelerator or {}))
         if teacher is not None:
             stack.enter_context(modes_restored(teacher))
+            stack.enter_context(laid_out(teacher, channels_last=recipe.channels_last))
             teacher.eval()
         loop = _Loop(model, machine, recipe, forward, teacher, progress)
         return loop.run(train, validation, place, seed, best=best)
