@@ -173,6 +173,17 @@ def test_where_the_recipe_distills_the_dense_network_teaches(trained, digits):
         assert torch.equal(ours, theirs), name
 
 
+def test_a_recipe_by_name_does_without_a_teacher(pruned, trained, digits):
+    alone, taught = (copy.deepcopy(pruned.model) for _ in range(2))
+    train = digits["train"][:2]
+    history = snacs.retrain_(alone, train, recipe="brief")
+    snacs.retrain_(taught, train, recipe="brief", teacher=trained)
+    assert len(history.rows) == 1
+    assert not torch.equal(alone.features[0].weight, taught.features[0].weight)
+    with pytest.raises(snacs.InputError, match="teacher"):
+        snacs.retrain_(alone, train, recipe=snacs.RECIPES["brief"])
+
+
 @pytest.mark.parametrize("score", ["mint", "l1", "l2", "l2-activation", "random"])
 @pytest.mark.parametrize("allocation", ["uniform", "global", "tempered"])
 def test_every_score_and_allocation_runs_through_the_same_pipeline(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -249,13 +249,17 @@ def retrain_(
     """Train a (masked) model in place: one explicit loop, or write your own.
 
     ``train`` is a re-iterable of batches or a function of the epoch that returns one; ``folder``
-    keeps a checkpoint per epoch, and the same call goes on from the last of them.
+    keeps a checkpoint per epoch, and the same call goes on from the last of them. Pass the dense
+    network as ``teacher`` if you have it: a recipe given by name does without if you have not.
     """
+    if isinstance(recipe, str):
+        recipe = recipe_of(recipe)
+        recipe = replace(recipe, distillation=0.0) if teacher is None else recipe
     with watching(progress) as watch:
         return train_(
             model,
             train,
-            recipe=recipe_of(recipe) if isinstance(recipe, str) else recipe,
+            recipe=recipe,
             validation=validation,
             teacher=teacher,
             folder=None if folder is None else Path(folder),

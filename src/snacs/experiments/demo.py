@@ -24,8 +24,8 @@ from snacs.zoo.weights import save_weights
 NETWORK = "small-resnet"
 BATCH = 64
 TRAINING = Recipe(epochs=15, learning_rate=0.05, nesterov=True, label_smoothing=0.1, batch=BATCH)
-# Repair leaves little to learn again: a rate as low as in the recipe "short".
-RETRAINING = Recipe(epochs=10, learning_rate=0.01, nesterov=True, label_smoothing=0.1, batch=BATCH)
+# Repair leaves little to learn again: a low rate and the dense network as teacher, as in "short".
+RETRAINING = Recipe(epochs=10, learning_rate=0.01, nesterov=True, distillation=0.9, batch=BATCH)
 
 
 def demo(folder: Path, *, seeds: int, target: float, watch: Watch) -> list[Pruned]:

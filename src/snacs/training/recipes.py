@@ -170,7 +170,7 @@ _MOMENTUM = "The paper does not give the momentum; 0.9 is assumed."
 RECIPES: dict[str, Recipe] = {
     "short": Recipe(
         epochs=10, learning_rate=0.01, schedule="cosine", warmup=0.5, weight_decay=5e-4,
-        nesterov=True,
+        nesterov=True, distillation=0.9,
     ),
     "brief": Recipe(
         epochs=1, learning_rate=0.01, schedule="cosine", weight_decay=5e-4, distillation=0.9,
@@ -210,6 +210,6 @@ RECIPES: dict[str, Recipe] = {
         ),
     ),
 }  # fmt: skip
-"""``train-*`` and ``retrain-*`` are the paper's appendix tables as printed; ``short`` retrains a
-repaired network in few epochs, ``brief`` in fewer with the dense network as teacher, ``scratch``
+"""``train-*`` and ``retrain-*`` are the paper's appendix tables as printed; ``short`` and
+``brief`` retrain a repaired network in few epochs, with the dense network as teacher; ``scratch``
 trains a small one from nothing."""
