@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from snacs.network import refining
 from snacs.network.importance import output_coupling, output_importance
 from snacs.network.layers import find_structure
 from snacs.network.leastsquares import problem_of, solve
@@ -128,6 +129,23 @@ def test_coupled_errors_are_smaller_where_they_count():
         return float(((error @ metric[0]) * error).sum())
 
     assert counted(found) < 0.9 * counted(first)
+
+
+def test_large_layers_are_solved_as_well_in_single_precision(monkeypatch):
+    torch.manual_seed(0)
+    module = nn.Linear(60, 16)
+    x = torch.randn(50, 60) @ torch.randn(60, 60)  # fewer samples than columns
+    keep = np.random.default_rng(0).random((16, 60)) < 0.4
+    asked = problem(module, x, module(x).detach() + torch.randn(50, 16), keep)
+    first = solve(asked, ridge=1e-3)
+    root = torch.randn(1, 16, 16)
+    reading = Reading(coupling=root @ root.transpose(1, 2))
+    found = refine(asked, first, reading)
+    monkeypatch.setattr(refining, "LARGE", 1)
+    rounded = refine(asked, first, reading)
+    assert rounded.weight.dtype == torch.float64
+    assert not torch.equal(found.weight, rounded.weight)
+    torch.testing.assert_close(found.weight, rounded.weight, rtol=1e-3, atol=1e-4)
 
 
 def test_samples_are_held_up_to_a_limit(monkeypatch):

@@ -38,6 +38,9 @@ STEPS, CLOSE = 100, 1e-3
 """Conjugate gradients end after so many steps, or when the residual is so small a part of what it
 is for weights of zero: the later rounds begin close to their end."""
 
+LARGE = 1024
+"""Columns from which on they work in single precision, at twice the speed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:
@@ -123,14 +126,13 @@ def _solve(
         solved = problem.by_filter(gram, centred, ridge)
     else:
         keep = torch.from_numpy(problem.keep).to(gram.device)
-        solved = torch.stack(
-            [
-                coupled(
-                    gram[g], centred[g], metric[g], keep[g], start[g], problem.start[g], ridge=ridge
-                )
-                for g in range(len(gram))
-            ]
-        )
+        # Sums need double precision, steps towards a thousandth do not: in large layers they count.
+        kind = torch.float32 if gram.shape[1] >= LARGE else gram.dtype
+        parts = zip(
+            *(part.to(kind) for part in (gram, centred, metric)), keep,
+            *(part.to(kind) for part in (start, problem.start)), strict=True,
+        )  # fmt: skip
+        solved = torch.stack([coupled(*part, ridge=ridge) for part in parts]).to(gram.dtype)
     return solved, problem.constants(solved, targets)
 
 
