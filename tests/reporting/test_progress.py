@@ -40,6 +40,18 @@ def test_a_slow_stage_says_how_long_it_still_takes(monkeypatch):
     ]
 
 
+def test_a_stage_that_begins_again_is_timed_again(monkeypatch):
+    log = io.StringIO()
+    clock = iter([0.0, 50.0, 1000.0, 1020.0])
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress.watching(True) as watch:
+        for _ in range(2):
+            watch("repair", 1, 2)
+            watch("repair", 2, 2)
+    assert log.getvalue().splitlines() == ["repair: 2/2, 50 s", "repair: 2/2, 20 s"]
+
+
 def test_none_is_silent_outside_a_terminal_and_false_always(monkeypatch):
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
@@ -58,6 +70,7 @@ def test_a_terminal_gets_bars(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with progress.watching(None) as watch:
         _work(watch)
+        _work(watch)  # and once more, as the stage of the next cell
     assert "scores" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
 

@@ -69,6 +69,8 @@ def _bars() -> Iterator[Watch]:
         def watch(stage: str, done: int, total: int, detail: str = "") -> None:
             if stage not in tasks:
                 tasks[stage] = progress.add_task(stage, total=total, detail=detail)
+            elif done < progress.tasks[tasks[stage]].completed:  # the stage of the next cell
+                progress.reset(tasks[stage], total=total)
             progress.update(tasks[stage], completed=done, total=total, detail=detail)
 
         yield watch
@@ -77,10 +79,14 @@ def _bars() -> Iterator[Watch]:
 def _lines() -> Watch:
     started: dict[str, float] = {}
     shown: dict[str, float] = {}
+    reached: dict[str, int] = {}
 
     def watch(stage: str, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
-        started.setdefault(stage, now)
+        if done < reached.get(stage, done + 1):  # its first call, or the stage of the next cell
+            started[stage] = now
+            shown.pop(stage, None)
+        reached[stage] = done
         if done < total and now - shown.get(stage, started[stage]) < _LINE_EVERY:
             return
         shown[stage] = now
