@@ -230,7 +230,7 @@ class Config:
                 raise InputError(f"There is no option {option!r}.{_closest(option, known)}")
         chosen = PRESETS[name]
         if options.get("granularity") == "filter" and chosen.allocation == "tempered":
-            # One threshold means nothing for streams of filters, which run through many layers.
+            # Measured for single connections only; a stream of filters runs through many layers.
             options = {"allocation": "uniform", **options}
         return replace(chosen, **options)
 

@@ -118,8 +118,11 @@ def test_the_table_sorts_by_click_and_by_keyboard(open_page, report, result):
 def test_layers_are_chosen_by_click_and_by_keyboard(open_page, report):
     page = open_page(report)
     row = page.locator("#layers tbody tr", has=page.get_by_text("a", exact=True))
-    row.scroll_into_view_if_needed()
-    page.wait_for_timeout(500)  # charts that come near are drawn, which moves the table
+    # A chart that comes near is drawn, which moves the table: not while it is clicked.
+    page.evaluate(
+        "async () => { charts.forEach((c) => c.wake()); "
+        "await Promise.all(charts.map((c) => c.done)); }"
+    )
     row.click()
     assert chosen(page) == "a"
     assert row.get_attribute("aria-selected") == "true"

@@ -70,7 +70,6 @@ def test_a_terminal_gets_bars(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with progress.watching(None) as watch:
         _work(watch)
-        _work(watch)  # and once more, as the stage of the next cell
     assert "scores" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
 
@@ -80,3 +79,15 @@ def test_a_function_is_used_as_it_is():
     with progress.watching(lambda *row: seen.append(row)) as watch:
         _work(watch)
     assert seen[-1] == ("scores", 3, 3)
+
+
+def test_a_bar_begins_again_with_its_stage(monkeypatch):
+    begun = []
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress.Progress, "reset", lambda _, task, **facts: begun.append(facts))
+    with progress.watching(None) as watch:
+        _work(watch)
+        assert begun == []
+        _work(watch)
+    assert begun == [{"total": 3}]

@@ -243,7 +243,11 @@ def _work() -> argparse.ArgumentParser:
 
 
 def _training(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--recipe", default="short", help="how to retrain, by name (short)")
+    parser.add_argument(
+        "--recipe",
+        default="short",
+        help="how to retrain, by name (short: the dense network teaches)",
+    )
     parser.add_argument("--batch-size", type=int, default=128, help="images per step (128)")
 
 
