@@ -120,8 +120,8 @@ def test_layers_are_chosen_by_click_and_by_keyboard(open_page, report):
     row = page.locator("#layers tbody tr", has=page.get_by_text("a", exact=True))
     # A chart that comes near is drawn, which moves the table: not while it is clicked.
     page.evaluate(
-        "async () => { charts.forEach((c) => c.wake()); "
-        "await Promise.all(charts.map((c) => c.done)); }"
+        "async () => { for (const { chart } of document.querySelectorAll('.plot')) "
+        "{ chart.wake(); await chart.done; } }"
     )
     row.click()
     assert chosen(page) == "a"
