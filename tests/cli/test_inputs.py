@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from snacs.cli.inputs import Inputs, default_data
+from snacs.cli.inputs import Inputs, default_data, open_inputs
+from snacs.cli.parser import build_parser
 from snacs.errors import InputError
 from snacs.zoo.data.images import Images, InMemory
 from snacs.zoo.networks import NETWORKS, SmallConvNet
+from snacs.zoo.weights import save_weights
 
 
 def _inputs(data: str) -> Inputs:
@@ -49,3 +52,21 @@ def test_data_of_the_zoo_is_known_and_imagenette_looked_for(tmp_path, monkeypatc
     assert default_data("resnet50", NETWORKS["resnet50"]) == str(tmp_path / "imagenette")
     with pytest.raises(InputError, match="--data"):
         default_data("my.net:build", None)
+
+
+def test_floats_are_not_normalised_so_mean_and_std_are_refused(tmp_path):
+    save_weights(SmallConvNet(), tmp_path / "small.safetensors")
+    images = np.zeros((100, 1, 8, 8), np.float32)
+    np.savez(tmp_path / "floats.npz", x=images, y=np.arange(100) % 10)
+    np.savez(tmp_path / "pixels.npz", x=images.astype(np.uint8), y=np.arange(100) % 10)
+
+    def opened(name: str, *more: str) -> Inputs:
+        command = ["plan", "small-conv", "--weights", str(tmp_path / "small.safetensors")]
+        command += ["--data", str(tmp_path / name), "--target", "0.5", *more]
+        return open_inputs(build_parser().parse_args(command))
+
+    typed = ("--mean", "0.5", "--std", "0.25")
+    opened("floats.npz")
+    assert opened("pixels.npz", *typed).normalisation.mean == (0.5,)
+    with pytest.raises(InputError, match="floats, which are used as they are"):
+        opened("floats.npz", *typed)

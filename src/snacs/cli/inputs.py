@@ -126,11 +126,17 @@ def open_inputs(arguments: argparse.Namespace) -> Inputs:
     outputs = None
     if entry is None:
         outputs = _outputs(model, split("calibration"))
+    calibration = split("calibration", outputs)
+    if given is not None and calibration.normalisation is None:
+        raise InputError(
+            f"--mean and --std are for pixels (uint8), and {arguments.data} holds floats, which "
+            "are used as they are. Leave both out, or save x as uint8."
+        )
     return Inputs(
         model,
         entry,
         normalisation,
-        split("calibration", outputs),
+        calibration,
         split("train", outputs),
         split("test", outputs),
         augmentation(arguments.data),
