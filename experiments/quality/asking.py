@@ -16,7 +16,7 @@ from snacs.cli.parser import build_parser
 def ask(
     name: str,
     methods: Sequence[str],
-    *,
+    *more: str,
     targets: str = "0.7",
     seeds: int = 1,
     half: str = "dev",
@@ -24,7 +24,7 @@ def ask(
     """Run ``snacs compare``; what stands on the command line comes last and so wins."""
     command = ["compare", "resnet56", "--half", half, "--methods", ",".join(methods)]
     command += ["--targets", targets, "--seeds", str(seeds), "--run", f"runs/quality-{name}"]
-    sys.exit(main([*command, *sys.argv[1:]]))
+    sys.exit(main([*command, *more, *sys.argv[1:]]))
 
 
 def calibration_of(network: str, count: int) -> tuple[nn.Module, list[Tensor]]:

@@ -22,6 +22,7 @@ from snacs import ordering
 from snacs.scores.information import slopes
 from snacs.scores.surgeon import RIDGE, surgeon
 
+METHODS = ("default", "l2-default")
 LAYERS = ("layer1.4.conv1", "layer2.4.conv1", "layer2.4.conv2", "layer3.4.conv1")
 TARGETS = (0.6, 0.7, 0.8)
 
@@ -122,5 +123,5 @@ if __name__ == "__main__":
     if "--compare" in sys.argv:
         sys.argv.remove("--compare")
         ordering.surgeon = greedy  # type: ignore[assignment]
-        ask("greedy", ("default", "l2-default"))
+        ask("greedy", METHODS)
     table()

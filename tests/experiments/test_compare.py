@@ -157,6 +157,19 @@ def test_all_stages_of_a_followed_allocation_and_two_seeds(weights, tmp_path, ca
     assert not any((run / "cells" / "default-0.5-seed0" / "training").glob("*"))
 
 
+def test_only_the_stages_that_are_asked_for(weights, tmp_path, capsys):
+    words = ["--methods", "l2", "--epochs", "0", "--stages", "batchnorm"]
+    assert main(_words(weights, tmp_path / "run", *words)) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert list(facts["by_seed"][0]["stages"]) == ["batchnorm"]
+    assert "repaired" not in facts["cells"][0]
+    assert not (tmp_path / "run" / "cells" / "l2-0.5-seed0" / "repaired").exists()
+    for stage in ("retrained", "maskt"):
+        words[-1] = stage
+        assert main(_words(weights, tmp_path / "run", *words)) == 2
+        assert f"masked, batchnorm, repaired. Got '{stage}'" in capsys.readouterr().err
+
+
 def _start(words: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "snacs", *words], start_new_session=True,

@@ -39,7 +39,13 @@ def compare_methods(arguments: Arguments) -> None:
     mark(folder, arguments=plain(arguments))
     with watching(not arguments.quiet) as watch:
         bench = Bench(
-            material, folder, watch, recipe=recipe, start=arguments.start, jobs=arguments.jobs
+            material,
+            folder,
+            watch,
+            recipe=recipe,
+            start=arguments.start,
+            jobs=arguments.jobs,
+            stages=arguments.stages.split(",") if arguments.stages else None,
         )
         cells = compare(
             bench, targets=targets, methods=methods, seeds=arguments.seeds, seed=arguments.seed

@@ -36,6 +36,11 @@ def add_compare(
     )  # fmt: skip
     group.add_argument("--methods", default=METHODS, metavar="M,M,…", help=f"({METHODS})")
     group.add_argument("--against", metavar="M", help="differences from this method (default)")
+    group.add_argument(
+        "--stages", metavar="S,S,…",
+        help="measure only these of masked, batchnorm, repaired, retrained (all): batchnorm alone "
+        "needs no repair and takes a fraction of the time",
+    )  # fmt: skip
     group.add_argument("--seeds", type=int, default=1, metavar="N", help="calibration draws (1)")
     add_retraining(group)
     add_test_images(group)

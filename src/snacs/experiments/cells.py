@@ -6,7 +6,7 @@ was made from, so a cell goes on where it stopped, and retraining goes on at its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from torch import nn
 
 from snacs.config import Goal
+from snacs.errors import InputError
 from snacs.experiments import torch_pruning
 from snacs.experiments.carrying import Carried
 from snacs.experiments.material import Material
@@ -61,6 +62,7 @@ class Bench:
     ----------
     recipe : how to retrain; None for not at all.
     start : one of :data:`STARTS`.
+    stages : which to measure; None for all there are.
     """
 
     def __init__(
@@ -72,14 +74,12 @@ class Bench:
         recipe: Recipe | None = None,
         start: str = "repaired",
         jobs: int | None = None,
+        stages: Sequence[str] | None = None,
     ) -> None:
         self.material, self.folder, self.watch = material, folder, watch
         self.recipe, self.start, self.jobs = recipe, start, jobs
+        self.stages = stages_of(stages, retrained=recipe is not None)
         self._job: tuple[int, Job] | None = None
-
-    @property
-    def stages(self) -> tuple[str, ...]:
-        return STAGES if self.recipe is not None else STAGES[:-1]
 
     @cached_property
     def test_digest(self) -> str:
@@ -196,6 +196,20 @@ class Bench:
             self.watch(f"test {name}", seen[0], count, f"{done} images")
 
         return outputs_of(model, self.material.test, progress=show)
+
+
+def stages_of(asked: Sequence[str] | None, *, retrained: bool) -> tuple[str, ...]:
+    """The stages to measure, in their order.
+
+    >>> stages_of(["repaired", "batchnorm"], retrained=False)
+    ('batchnorm', 'repaired')
+    """
+    there = STAGES if retrained else STAGES[:-1]
+    for stage in asked or ():
+        if stage not in there:
+            more = " To retrain, say for how many epochs." if stage == STAGES[-1] else ""
+            raise InputError(f"A stage must be one of {', '.join(there)}. Got {stage!r}.{more}")
+    return tuple(stage for stage in there if asked is None or stage in asked)
 
 
 def _plain(value: Any) -> Any:

@@ -138,9 +138,9 @@ function compareTable() {
     id: "comparison-table", caption: `Dense: ${percent(facts.compare.dense, 2)}`, rows: facts.compare.cells,
     columns: [
       { name: "method", title: "Method", text: true, class: "name" }, share("target", "Target"),
-      share("pruned", "Weights gone"), share("macs", "MACs gone"), share("masked", "Masked"),
-      share("batchnorm", "BatchNorm"), share("repaired", "Repaired"),
-      ...(measured("retrained") ? [share("retrained", "Retrained")] : []),
+      share("pruned", "Weights gone"), share("macs", "MACs gone"),
+      ...[["masked", "Masked"], ["batchnorm", "BatchNorm"], ["repaired", "Repaired"], ["retrained", "Retrained"]]
+        .filter(([stage]) => measured(stage)).map(([stage, title]) => share(stage, title)),
       { name: "error", title: "±", show: (d) => percent(d.error, 2) },
     ],
   }).element;
