@@ -64,6 +64,7 @@ def test_main_stops_at_its_budget_and_goes_on(weights, capsys):
     for cell in facts["cells"]:
         assert cell["pruned"] == pytest.approx(0.6, abs=0.01)
         assert set(cell["stages"]) == {"masked", "batchnorm", "repaired", "retrained"}
+    assert (weights / "run" / "main.svg").exists()
     text = (weights / "run" / "main.md").read_text()
     assert "snacs reproduce main --network small-conv --target 60% --epochs 1" in text
     assert "| paper | 60.0" in text

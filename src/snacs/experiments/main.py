@@ -17,6 +17,7 @@ from snacs.experiments.compare import compare
 from snacs.experiments.gammas import paper_limits
 from snacs.experiments.measuring import estimate
 from snacs.experiments.outcome import Outcome
+from snacs.experiments.plots_main import draw_main
 from snacs.experiments.published import BASELINES, SNACS, TARGETS
 from snacs.network.cost import Cost, cost
 from snacs.values import Structure
@@ -52,7 +53,15 @@ def reproduce_main(
         "cells": [cell.as_dict() for cell in cells],
         "limits": limits,
     }
-    return Outcome(facts, tables, _differs(bench, network))
+    said = min(SNACS.get(network, ()), key=lambda row: abs(row.pruned - chosen), default=None)
+    figures = draw_main(
+        cells,
+        float(dense.right.mean()),
+        said,
+        bench.folder,
+        same_data=bench.material.data.startswith("cifar10"),
+    )
+    return Outcome(facts, tables, _differs(bench, network), figures)
 
 
 def apply_limits(structure: Structure, limits: Mapping[str, float]) -> Cost:
