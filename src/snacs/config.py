@@ -117,7 +117,7 @@ class Config:
             fall back to slow paths otherwise.
         ties : "index" (exact counts) or "value" (equal scores go together, as in the paper).
         silence : mask the BatchNorm of dead filters too.
-    Repair, used by ``prune``
+    Repair, used by ``prune`` (``repair`` and ``ridge`` also by ``plan``)
         repair : least squares on the kept weights. Where connections are chosen in order, they are
             then chosen knowing that the kept weights will make up for the lost ones.
         refine : least squares that knows what a ReLU cuts off and how filters are read together.
@@ -216,7 +216,8 @@ class Config:
     def preset(name: str = "default", **options: Any) -> Config:
         """A preset with some options changed.
 
-        Whole filters (``granularity="filter"``) are shared out uniformly unless told otherwise.
+        Where the preset is "tempered", whole filters (``granularity="filter"``) are shared out
+        uniformly unless told otherwise.
 
         >>> Config.preset("paper").support
         'edges'

@@ -105,7 +105,9 @@ def plan(
     target : float
         Fraction of all Conv + Linear weights to remove, in (0, 1).
     tolerance : float
-        Instead of a target: the fraction of SVM accuracy that each layer may lose.
+        Instead of a target: the fraction of its SVM accuracy that each layer may lose (with
+        ``reading="absolute"``, as in preset "paper", each keeps an accuracy of 1 − tolerance). SVM
+        curves then share it out: ``allocation="svm"``.
     budget : "parameters" or "macs"
         What the target counts.
     preset : "default" or "paper"
@@ -167,7 +169,7 @@ def prune(
     bn_images : iterable of batches
         Augmented images for the BatchNorm statistics; they need no labels.
     train : iterable of batches, or function of the epoch that returns one
-        Training images for one retraining pass; none, and there is no retraining.
+        Training images, read once per epoch of the recipe; none, and there is no retraining.
     recipe : Recipe or name
         How to retrain; ``snacs.RECIPES`` lists the names. Where it distills, ``model`` teaches.
     validation : iterable of batches
@@ -283,8 +285,9 @@ def repair_(
 ) -> RepairReport:
     """Solve a masked model's kept weights by least squares, then its BatchNorm statistics.
 
-    No labels and no gradients: every layer is made to return what the dense network returns. The
-    dense weights are still there under the masks; after training, pass ``dense=``.
+    No labels, no training: every layer is made to return what the dense network returns; one
+    backward pass tells how its filters are read together. The dense weights are still there under
+    the masks; after training, pass ``dense=``.
     """
     config = Config.preset("default", **options)
     with watching(progress) as watch:

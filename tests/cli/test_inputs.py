@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from snacs.cli.commands import _training
 from snacs.cli.inputs import Inputs, default_data, open_inputs
 from snacs.cli.parser import build_parser
+from snacs.config import SCORES
 from snacs.errors import InputError
+from snacs.training import RECIPES
 from snacs.zoo.data.images import Images, InMemory
 from snacs.zoo.networks import NETWORKS, SmallConvNet
 from snacs.zoo.weights import save_weights
@@ -70,3 +73,26 @@ def test_floats_are_not_normalised_so_mean_and_std_are_refused(tmp_path):
     assert opened("pixels.npz", *typed).normalisation.mean == (0.5,)
     with pytest.raises(InputError, match="floats, which are used as they are"):
         opened("floats.npz", *typed)
+
+
+def test_help_names_every_recipe_and_score():
+    parser = build_parser()
+    commands = next(iter(parser._subparsers._group_actions)).choices
+    words = " ".join(commands["prune"].format_help().split())
+    for name in RECIPES:
+        known = name.replace("vgg16", "NET").replace("resnet56", "NET").replace("resnet50", "NET")
+        assert known in words, name
+    words = " ".join(commands["compare"].format_help().split())
+    for name in (*SCORES, "torch-pruning"):
+        assert name in words, name
+
+
+def test_a_recipe_is_squeezed_to_the_epochs():
+    arguments = build_parser().parse_args(["prune", "small-conv", "--retrain", "3"])
+    arguments.recipe = "retrain-vgg16"
+    inputs = _inputs("folder")
+    _, recipe = _training(arguments, inputs)
+    assert recipe.epochs == 3
+    assert recipe.milestones == pytest.approx((0.9, 1.8, 2.6))
+    arguments.recipe, arguments.retrain = "scratch", 1
+    assert _training(arguments, inputs)[1].warmup < 1

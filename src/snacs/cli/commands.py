@@ -29,7 +29,7 @@ from snacs.pipeline import plan, prune
 from snacs.reporting import terminal
 from snacs.reporting.progress import watching
 from snacs.store import Run, read_run
-from snacs.training import RECIPES, Recipe
+from snacs.training import RECIPES, Recipe, scaled
 from snacs.zoo.download import fetch_cifar10
 from snacs.zoo.weights import save_weights
 
@@ -177,7 +177,7 @@ def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe]:
     if arguments.batch_size < 1:
         raise InputError(f"--batch-size must be at least 1. Got {arguments.batch_size}.")
     epochs = max(arguments.retrain, 1)
-    recipe = replace(RECIPES[arguments.recipe], epochs=epochs, batch=arguments.batch_size)
+    recipe = replace(scaled(RECIPES[arguments.recipe], epochs), batch=arguments.batch_size)
     if not arguments.retrain:
         return None, recipe
     return inputs.train_batches(arguments.batch_size, seed=arguments.seed).at_epoch, recipe

@@ -47,12 +47,13 @@ def build_parser() -> argparse.ArgumentParser:
         )
 
     network, data, goal, options, work = _network(), _data(), _goal(), _options(), _work()
-    shown = _shown()
+    ignore, shown = _ignore(), _shown()
     add(
         "layers",
         "Show what would be pruned, what not, and why: a dry run that needs no data.",
         "  snacs layers vgg16\n  snacs layers mypackage.net:build --shape 3,64,64",
         network,
+        ignore,
         shown,
     ).add_argument(
         "--shape",
@@ -65,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
         "  snacs plan resnet56 --weights resnet56.safetensors --data cifar10 --target 0.7\n"
         "  snacs plan vgg16 --weights vgg16.safetensors --data cifar10 --tolerance 0.01",
         network,
+        ignore,
         data,
         goal,
         options,
@@ -79,6 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
         "  snacs prune vgg16 --weights v.safetensors --data cifar10 --target 90% --retrain 5\n\n"
         "Interrupted? The same command goes on where it stopped.",
         network,
+        ignore,
         data,
         goal,
         options,
@@ -91,14 +94,16 @@ def build_parser() -> argparse.ArgumentParser:
         "retrain",
         "Retrain the network of a finished `snacs prune` run, with its masks on.",
         "  snacs retrain runs/resnet56 --epochs 5\n"
-        "  snacs retrain runs/vgg16 --epochs 10 --recipe short",
+        "  snacs retrain runs/vgg16 --epochs 10 --recipe short\n\n"
+        "It starts from the masked and repaired weights, whatever was retrained before, and\n"
+        "writes pruned.safetensors and result.json anew.",
         shown,
     )
     retrain.add_argument("run", type=Path, metavar="RUN", help="run folder of `snacs prune`")
     retrain.add_argument("--epochs", type=int, required=True, help="how many epochs")
     _training(retrain)
     add_train(add, shown)
-    add_compare(add, network, data, work, shown)
+    add_compare(add, network, ignore, data, work, shown)
     report = add(
         "report",
         "Show what a run did to each layer, and why.",
@@ -166,9 +171,15 @@ def _network() -> argparse.ArgumentParser:
         "--weights",
         type=Path,
         metavar="FILE",
-        help="its trained weights, .safetensors (looked for in $SNACS_WEIGHTS)",
+        help="its trained weights, .safetensors (NET.safetensors or NET-*.safetensors in "
+        "$SNACS_WEIGHTS or ~/.cache/snacs/weights)",
     )
-    group.add_argument(
+    return parent
+
+
+def _ignore() -> argparse.ArgumentParser:
+    parent = argparse.ArgumentParser(add_help=False)
+    parent.add_argument(
         "--ignore",
         action="append",
         default=[],
@@ -184,11 +195,14 @@ def _data() -> argparse.ArgumentParser:
     group.add_argument(
         "--data",
         metavar="DATA",
-        help="digits, cifar10[:folder], a folder of class folders, or an .npz file with x and y "
-        "(what the network of the zoo was trained on)",
+        help="digits, cifar10[:folder], a folder of class folders (in train/ and test/ or val/, if "
+        "they are divided), or an .npz file with x and y (or x_train, y_train, x_test, …); without "
+        "a test part a fifth of each class is held out (what the zoo's network was trained on)",
     )
     group.add_argument("--images", type=int, metavar="N", help="calibration images (1000)")
-    group.add_argument("--size", type=int, metavar="PIXELS", help="side of the images (their own)")
+    group.add_argument(
+        "--size", type=int, metavar="PIXELS", help="side of the images of a folder (theirs)"
+    )
     group.add_argument("--mean", metavar="M,M,M", help="normalisation, if the weights carry none")
     group.add_argument("--std", metavar="S,S,S", help="normalisation, if the weights carry none")
     return parent
@@ -207,7 +221,7 @@ def _goal() -> argparse.ArgumentParser:
         "--tolerance",
         type=_fraction,
         metavar="T",
-        help="instead: how much SVM accuracy a layer may lose; the fraction follows",
+        help="instead: how much of its SVM accuracy a layer may lose; the fraction follows",
     )
     group.add_argument(
         "--budget", choices=["parameters", "macs"], default="parameters", help="what T counts"
@@ -219,10 +233,20 @@ def _options() -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False)
     group = parent.add_argument_group("method (nothing here needs to be set)")
     group.add_argument("--preset", choices=list(PRESETS), default="default", help="(default)")
-    group.add_argument("--score", choices=SCORES)
-    group.add_argument("--allocation", choices=ALLOCATIONS)
-    group.add_argument("--granularity", choices=["connection", "filter"])
-    group.add_argument("--no-repair", action="store_true", help="mask only, change nothing else")
+    group.add_argument("--score", choices=SCORES, help="(information; paper: acmi)")
+    group.add_argument(
+        "--allocation",
+        choices=ALLOCATIONS,
+        help="how the target is shared out (tempered, whole filters uniform; paper: svm)",
+    )
+    group.add_argument(
+        "--granularity", choices=["connection", "filter"], help="what goes (connection)"
+    )
+    group.add_argument(
+        "--no-repair",
+        action="store_true",
+        help="mask only: no least squares, no BatchNorm; what stays is then chosen to serve as is",
+    )
     group.add_argument(
         "--set",
         action="append",
@@ -236,7 +260,12 @@ def _options() -> argparse.ArgumentParser:
 def _work() -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False)
     group = parent.add_argument_group("work")
-    group.add_argument("--run", type=Path, metavar="FOLDER", help="run folder (runs/NET)")
+    group.add_argument(
+        "--run",
+        type=Path,
+        metavar="FOLDER",
+        help="run folder (runs/NET; compare: runs/compare-NET)",
+    )
     group.add_argument("--seed", type=int, default=0, help="(0)")
     group.add_argument("--jobs", type=int, metavar="N", help="worker processes (one per core)")
     return parent
@@ -246,7 +275,8 @@ def _training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         default="short",
-        help="how to retrain, by name (short: the dense network teaches)",
+        help="how to retrain, by name (short: the dense network teaches); also brief, scratch and "
+        "the paper's train-NET and retrain-NET, squeezed to the epochs",
     )
     parser.add_argument("--batch-size", type=int, default=128, help="images per step (128)")
 

@@ -20,13 +20,16 @@ def add_compare(
         "  snacs compare resnet56 --target 0.686 --epochs 1 --seeds 2 \\\n"
         "      --methods default,paper,l2-uniform,l2-global,l2-activation\n"
         "  snacs compare mypackage.net:build --weights w.safetensors --data images/ --target 0.5\n"
-        "\nA method is a preset (default, paper) or a score (random, l1, l2, l2-activation, mint, "
-        "acmi),\nalone or with an allocation: l2-uniform (also l2), l2-global (one threshold), "
-        "l2-tempered\n(between these two), l2-own (SVM curves of that score), l2-default (as much "
-        "of every layer\nas the default takes). A preset may have other options: "
-        "default+repair=false, default+ridge=0.01.\nThe default chooses by another score if no "
-        "repair follows: before repair, compare with\ndefault+repair=false. Interrupted? The same "
-        "command goes on where it stopped. Several processes\nmay share a folder.",
+        "\nA method is a preset (default, paper), or a score (information, acmi, mint, l1, l2,\n"
+        "l2-activation, random), alone or with an allocation: l2-uniform (also l2), l2-global\n"
+        "(one threshold), l2-tempered (between these two), l2-own (SVM curves of that score),\n"
+        "l2-default (as much of every layer as the default takes), or torch-pruning (whole\n"
+        "filters, at as many MACs as the default; extra torch-pruning). A preset may have other\n"
+        "options: default+ridge=0.01, default+shares=0.1:0.2. The default chooses by another\n"
+        "score if no repair follows: before repair, compare with default+repair=false. All\n"
+        "methods are repaired in the column of that name, this one too.\n\n"
+        "Interrupted? The same command goes on where it stopped. Several processes may share\n"
+        "a folder.",
         *parents,
     )
     group = parser.add_argument_group("comparison")
@@ -35,7 +38,11 @@ def add_compare(
         help="fractions of the weights to remove (0.4,0.6,0.7)",
     )  # fmt: skip
     group.add_argument("--methods", default=METHODS, metavar="M,M,…", help=f"({METHODS})")
-    group.add_argument("--against", metavar="M", help="differences from this method (default)")
+    group.add_argument(
+        "--against",
+        metavar="M",
+        help="differences from this method (default, else paper, else the first)",
+    )
     group.add_argument(
         "--stages", metavar="S,S,…",
         help="measure only these of masked, batchnorm, repaired, retrained (all): batchnorm alone "
@@ -74,6 +81,7 @@ def add_test_images(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--half", choices=["dev", "report", "all"],
         help="test images to choose on, to report on (CIFAR-10: 0–4,999 and 5,000–9,999; "
-        "elsewhere every second one), or all (CIFAR-10: report, elsewhere all)",
+        "elsewhere every second one), or all (CIFAR-10: report, elsewhere all; "
+        "reproduce main: all)",
     )  # fmt: skip
     group.add_argument("--test-images", type=int, metavar="N", help="at most so many of them (all)")

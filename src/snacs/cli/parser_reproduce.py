@@ -29,13 +29,16 @@ def add_reproduce(
         *parents,
     )
     parser.add_argument("what", choices=EXPERIMENTS, help="which experiment")
-    parser.add_argument("--trials", type=int, default=10, metavar="N", help="repetitions (10)")
+    parser.add_argument(
+        "--trials", type=int, default=10, metavar="N", help="of estimator and runtime (10)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="(0)")
     parser.add_argument(
         "--run",
         type=Path,
         metavar="FOLDER",
-        help="(runs/reproduce-NET, so that experiments share plans)",
+        help="(runs/reproduce-NET, so that experiments share plans; without network: "
+        "runs/reproduce-NAME)",
     )
     parser.add_argument(
         "--budget", metavar="TIME", help="stop after 90s, 30m or 2h; the same command goes on"
@@ -44,7 +47,9 @@ def add_reproduce(
 
 
 def _add_network(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--network", metavar="NET", help="vgg16, resnet56 or resnet50")
+    group.add_argument(
+        "--network", metavar="NET", help="vgg16, resnet56 or resnet50 (resnet56; phi: vgg16)"
+    )
     group.add_argument(
         "--weights", type=Path, metavar="FILE",
         help="trained weights (NET-*.safetensors in $SNACS_WEIGHTS or ~/.cache/snacs/weights)",
@@ -53,7 +58,9 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--images", "--calibration", type=int, metavar="N", help="calibration images (1000)"
     )
-    group.add_argument("--target", metavar="T", help="fraction of the weights to remove")
+    group.add_argument(
+        "--target", metavar="T", help="fraction of the weights to remove (the paper's)"
+    )
     group.add_argument("--presets", default="default,paper", metavar="P,P", help="(default,paper)")
     group.add_argument(
         "--epochs", "--retrain", type=int, default=0, metavar="N", help="of retraining (0)"

@@ -17,6 +17,7 @@ from snacs.cli.timing import OutOfTime, seconds_of, until
 from snacs.errors import InputError
 from snacs.experiments.cells import Bench
 from snacs.experiments.curves import reproduce_curves
+from snacs.experiments.drawing import check_figures
 from snacs.experiments.layers import reproduce_layers
 from snacs.experiments.main import reproduce_main
 from snacs.experiments.masks import reproduce_masks
@@ -37,6 +38,7 @@ Arguments = argparse.Namespace
 
 def reproduce(arguments: Arguments) -> None:
     """Run one experiment and write what it found into its run folder."""
+    check_figures()
     what = arguments.what
     began = time.perf_counter()
     limit = None if arguments.budget is None else seconds_of(arguments.budget)

@@ -66,7 +66,7 @@ def cell_folder(folder: Path, method: str, target: float, seed: int) -> Path:
 
 
 def reference_of(methods: Sequence[str], asked: str | None = None) -> str:
-    """The method that others are compared with: the one asked for, the default, else the first."""
+    """The method that others are compared with: asked for, the default, paper, else the first."""
     if asked is not None:
         return asked
     return next((name for name in PRESETS if name in methods), methods[0])

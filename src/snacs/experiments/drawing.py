@@ -68,6 +68,11 @@ def figure_of(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def check_figures() -> None:
+    """Raise before hours of work, not after them, where figures cannot be drawn."""
+    figure_of(1.0, 1.0)
+
+
 def style() -> Any:
     """The look of all figures, for a with block."""
     import matplotlib as mpl

@@ -14,7 +14,7 @@ from snacs.experiments.saved_share import layer_at
 from snacs.experiments.sensitivity import WITH, WITHOUT, protections
 
 SHARE = 0.4
-"""Protected where the SVM search protects nobody; the paper's best share for convolution 46."""
+"""Protected where the SVM search protects nobody: behind the paper's limit of convolution 46."""
 
 
 def reproduce_masks(

@@ -87,7 +87,8 @@ class Method:
 def repairing(config: Config, changed: frozenset[str] = frozenset()) -> Config:
     """The same with the repair of the default preset, with which all methods are repaired.
 
-    Options that a method was asked to change stay as they are.
+    Options that a method was asked to change stay as they are, but for ``repair`` and
+    ``batchnorm``: every cell is repaired.
     """
     known = {*BASELINE, "score", "allocation", "count", *changed}
     shared = {n: value for n, value in PRESETS["default"].as_dict().items() if n not in known}

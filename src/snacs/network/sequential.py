@@ -230,7 +230,8 @@ def _gather(
         ):  # fmt: skip
             raise ModelError(
                 "The network took different paths for different batches (or for dense and pruned "
-                "weights), so its layers cannot be repaired in order. Use least_squares=False."
+                "weights), so its layers cannot be treated in order. Plan with sequential=False, "
+                "and do without least squares: repair=False (--no-repair)."
             )
         inputs, stream = for_pruned.payload
         target, dense_stream = for_dense.payload

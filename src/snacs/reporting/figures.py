@@ -1,6 +1,6 @@
 """Figures for papers, as SVG, PDF or PNG: the same facts as in the report, drawn for print.
 
-matplotlib is needed here and nowhere else: ``pip install 'snacs[figures]'``.
+matplotlib is needed here and for ``snacs reproduce``: ``pip install 'snacs[figures]'``.
 """
 
 from __future__ import annotations

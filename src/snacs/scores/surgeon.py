@@ -29,7 +29,7 @@ from snacs.values import FloatArray
 Floats = NDArray[np.float64]
 
 RIDGE = 1e-3
-"""Relative to the mean variance; as in repair, so that both see the same problem."""
+"""Relative to the mean variance: the default of repair's ``ridge``, which it does not follow."""
 
 
 def surgeon(

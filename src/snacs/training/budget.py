@@ -62,7 +62,7 @@ def pace(model: nn.Module, batches: Iterable[Any], recipe: Recipe, *, steps: int
 
 
 def fit(recipe: Recipe, *, seconds: float, images: int, pace: float) -> Schedule:
-    """The recipe, squeezed or stretched to ``seconds`` on a machine of that pace.
+    """The recipe, squeezed to ``seconds`` on a machine of that pace.
 
     Never more passes than the recipe has. Fewer than ten passes are cut into parts, and get a
     warm-up of a tenth: a rate that is right for 300 epochs blows up in the first steps of one.

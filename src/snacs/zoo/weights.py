@@ -130,7 +130,7 @@ def normalisation_of(path: str | Path | None, entry: Entry | None = None) -> Nor
 
 
 def weights_folder() -> Path:
-    """Where weights of zoo networks are looked for: ``$SNACS_WEIGHTS``, or ``~/.cache/snacs``."""
+    """Where weights of the zoo are looked for: ``$SNACS_WEIGHTS`` or ``~/.cache/snacs/weights``."""
     given = os.environ.get("SNACS_WEIGHTS")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "snacs" / "weights"
 
