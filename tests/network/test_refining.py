@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from snacs.network import refining
+from snacs.network.conjugate import conjugate
 from snacs.network.importance import output_coupling, output_importance
 from snacs.network.layers import find_structure
 from snacs.network.leastsquares import problem_of, solve
 from snacs.network.moments import Moments
-from snacs.network.refining import Reading, coupled, mixed, refine
+from snacs.network.refining import Reading, mixed, refine
 
 
 def layer(seed: int = 0, samples: int = 400):
@@ -97,7 +97,7 @@ def test_coupled_solves_the_normal_equations(seed):
     keep = torch.rand(filters, n) < 0.6
     keep[:, 0] = True
     old = old * keep
-    found = coupled(gram, cross, metric, keep, old, old, ridge=ridge, steps=500, close=1e-10)
+    found = conjugate(gram, cross, metric, keep, old, old, ridge=ridge, steps=500, close=1e-10)
     pull = ridge * gram.diagonal().mean() * metric.diagonal().mean()
     whole = torch.kron(metric, gram) + pull * torch.eye(filters * n).double()
     right = (metric @ cross.T + pull * old).reshape(-1)
@@ -105,6 +105,25 @@ def test_coupled_solves_the_normal_equations(seed):
     expected = torch.zeros(filters * n).double()
     expected[kept] = torch.linalg.solve(whole[kept][:, kept], right[kept])
     assert found.numpy() == pytest.approx(expected.reshape(filters, n).numpy(), rel=1e-4, abs=1e-6)
+
+
+def test_many_masks_of_a_large_layer_are_solved_together(monkeypatch):
+    torch.manual_seed(0)
+    module = nn.Linear(60, 40)
+    x = torch.randn(900, 60) @ torch.randn(60, 60)
+    keep = np.random.default_rng(0).random((40, 60)) < 0.4
+    asked = problem(module, x, module(x).detach(), keep)
+    one_by_one = solve(asked, ridge=1e-3)
+    monkeypatch.setattr("snacs.network.leastsquares.LARGE", 1)
+    together = solve(asked, ridge=1e-3)
+    assert not torch.equal(one_by_one.weight, together.weight)
+    assert one_by_one.after <= together.after < 1.001 * one_by_one.after < together.before
+    assert not together.weight[~torch.from_numpy(keep)].any()
+    few = problem(module, x, module(x).detach(), np.repeat(keep[:2], 20, axis=0))
+    monkeypatch.undo()
+    direct = solve(few, ridge=1e-3).weight
+    monkeypatch.setattr("snacs.network.leastsquares.LARGE", 1)
+    assert torch.equal(solve(few, ridge=1e-3).weight, direct)  # two masks: two factors
 
 
 def test_without_a_mask_coupling_changes_nothing():
@@ -141,7 +160,7 @@ def test_large_layers_are_solved_as_well_in_single_precision(monkeypatch):
     root = torch.randn(1, 16, 16)
     reading = Reading(coupling=root @ root.transpose(1, 2))
     found = refine(asked, first, reading)
-    monkeypatch.setattr(refining, "LARGE", 1)
+    monkeypatch.setattr("snacs.network.conjugate.LARGE", 1)
     rounded = refine(asked, first, reading)
     assert rounded.weight.dtype == torch.float64
     assert not torch.equal(found.weight, rounded.weight)

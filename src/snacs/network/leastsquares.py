@@ -22,8 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from snacs.network.conjugate import LARGE, conjugate
 from snacs.network.moments import Moments
 from snacs.values import BoolArray
+
+MANY = 16
+"""Different masks in one layer up to which each is solved by itself, however large it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +139,8 @@ def _solve_group(
     """(filters, n) solutions; filters with equal masks share one factorisation.
 
     The cost of a filter is that of a Cholesky factor of its kept columns or of its removed ones,
-    whichever are fewer: at most (n/2)³/3, after one inverse of the whole matrix.
+    whichever are fewer: at most (n/2)³/3, after one inverse of the whole matrix. Where columns and
+    different masks are many, conjugate gradients solve all filters together.
     """
     solved = start.clone()
     pull = ridge * float(gram.diagonal().mean())
@@ -145,6 +150,9 @@ def _solve_group(
     columns = gram.shape[0]
     inverse: Tensor | None = None
     patterns, members = np.unique(keep, axis=0, return_inverse=True)
+    if columns >= LARGE and len(patterns) > MANY:
+        stays = torch.from_numpy(keep).to(gram.device)
+        return conjugate(gram, cross, None, stays, start, start, ridge=ridge)
     for index, pattern in enumerate(patterns):
         rows = torch.from_numpy(np.flatnonzero(members.reshape(-1) == index)).to(gram.device)
         kept = torch.from_numpy(np.flatnonzero(pattern)).to(gram.device)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from snacs.network.conjugate import conjugate
 from snacs.network.leastsquares import Problem, Solution
 from snacs.network.moments import Moments
 
@@ -34,12 +35,6 @@ MIX = 0.9
 """Share of M itself against its diagonal. 0.5 to 0.99 measured alike."""
 ROUNDS = 3
 """Of moving targets; 5 and 10 brought less than the noise of 5,000 test images."""
-STEPS, CLOSE = 100, 1e-3
-"""Conjugate gradients end after so many steps, or when the residual is so small a part of what it
-is for weights of zero: the later rounds begin close to their end."""
-
-LARGE = 1024
-"""Columns from which on they work in single precision, at twice the speed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,56 +121,6 @@ def _solve(
         solved = problem.by_filter(gram, centred, ridge)
     else:
         keep = torch.from_numpy(problem.keep).to(gram.device)
-        # Sums need double precision, steps towards a thousandth do not: in large layers they count.
-        kind = torch.float32 if gram.shape[1] >= LARGE else gram.dtype
-        parts = zip(
-            *(part.to(kind) for part in (gram, centred, metric)), keep,
-            *(part.to(kind) for part in (start, problem.start)), strict=True,
-        )  # fmt: skip
-        solved = torch.stack([coupled(*part, ridge=ridge) for part in parts]).to(gram.dtype)
+        parts = zip(gram, centred, metric, keep, start, problem.start, strict=True)
+        solved = torch.stack([conjugate(*part, ridge=ridge) for part in parts])
     return solved, problem.constants(solved, targets)
-
-
-def coupled(
-    gram: Tensor,
-    cross: Tensor,
-    metric: Tensor,
-    keep: Tensor,
-    start: Tensor,
-    old: Tensor,
-    *,
-    ridge: float,
-    steps: int = STEPS,
-    close: float = CLOSE,
-) -> Tensor:
-    """(filters, n) kept weights that minimise tr M (W C Wᵀ − 2 W D) + ρ ‖W − old‖².
-
-    Parameters
-    ----------
-    gram : (n, n), C; cross : (n, filters), D; metric : (filters, filters), M
-    keep : (filters, n) bool
-    start : (filters, n), where to begin; old : (filters, n), what ρ pulls to
-    ridge : ρ relative to the mean diagonals of C and M
-    """
-    pull = ridge * float(gram.diagonal().mean()) * float(metric.diagonal().mean())
-    kept = keep.to(gram.dtype)
-    if not pull > 0:
-        return start * kept
-    scale = metric.diagonal().clamp(min=0)[:, None] * gram.diagonal().clamp(min=0)[None] + pull
-    weight = start * kept
-    given = (metric @ cross.T + pull * old) * kept
-    enough = close**2 * float((given * given / scale).sum())
-    residual = given - (metric @ (weight @ gram) + pull * weight) * kept
-    step = direction = residual / scale
-    size = (residual * step).sum()
-    for _ in range(steps):
-        if not float(size) > enough:
-            break
-        image = (metric @ (direction @ gram) + pull * direction) * kept
-        length = size / (direction * image).sum()
-        weight = weight + length * direction
-        residual = residual - length * image
-        step = residual / scale
-        last, size = size, (residual * step).sum()
-        direction = step + (size / last) * direction
-    return weight
