@@ -313,6 +313,7 @@ def repair_(
             batchnorm=config.batchnorm,
             bn_images=bn_images,
             progress=lambda done, total, name: watch("repair", done, total, name),
+            compared=lambda done, total: watch("outputs", done, total),
         )
 
 

@@ -43,6 +43,7 @@ def repaired_(
             batchnorm=config.batchnorm,
             bn_images=bn_images,
             progress=lambda done, total, name: job.watch("repair", done, total, name),
+            compared=lambda done, total: job.watch("outputs", done, total),
         )
         write_file(folder / "masked.safetensors", save(_plain(model.state_dict())))
         write_json(folder / "repair.json", asdict(report))

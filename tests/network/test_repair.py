@@ -460,6 +460,16 @@ def test_an_interrupt_between_layers_leaves_the_model_as_it_was():
     assert no_hooks(model)
 
 
+def test_looking_at_outputs_is_told_batch_by_batch():
+    _, model, structure, _ = pruned(Residual)
+    seen = []
+    told = lambda done, total: seen.append((done, total))  # noqa: E731
+    report = repair_(model, BATCHES, structure=structure, compared=told)
+    whole = [(number + 1, len(BATCHES)) for number in range(len(BATCHES))]
+    assert len(report.steps) == 2
+    assert seen == 4 * whole  # the dense network, the masked one, and that after each step
+
+
 def test_a_second_repair_needs_the_dense_network():
     dense, model, structure, _ = pruned(Residual)
     repair_(model, BATCHES, structure=structure)

@@ -70,6 +70,7 @@ class Carried:
         repair_(
             model, job.calibration.batches, structure=self.plan.structure,
             least_squares=False, batchnorm=True, bn_images=self.bn,
+            compared=lambda done, total: self.bench.watch("outputs", done, total),
         )  # fmt: skip
         return model
 

@@ -79,6 +79,7 @@ def repair_(
     batchnorm: bool = True,
     bn_images: Iterable[Any] | None = None,
     progress: Progress | None = None,
+    compared: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
     """Repair a masked network in place.
 
@@ -106,6 +107,9 @@ def repair_(
         Augmented images for the BatchNorm statistics, as in training. Default: ``images``.
     progress : callable, optional
         Called with (layers done, layers, name).
+    compared : callable, optional
+        Called with (batches done, batches) whenever a network's outputs are looked at: before
+        repair, and after each of its steps.
 
     Returns
     -------
@@ -121,10 +125,17 @@ def repair_(
     notes: list[str] = []
     with _atomic(model), evaluating(model), evaluating(reference):
         batches = fit(reference, batches, forward, notes)
-        target = [_logits(reference, batch, forward) for batch in batches]
+
+        def outputs(network: nn.Module) -> Iterator[Tensor]:
+            for number, batch in enumerate(batches):
+                yield _logits(network, batch, forward)
+                if compared is not None:
+                    compared(number + 1, len(batches))
+
+        target = list(outputs(reference))
 
         def divergence() -> float:
-            return _divergence(target, (_logits(model, batch, forward) for batch in batches))
+            return _divergence(target, outputs(model))
 
         layers: list[LayerRepair] = []
 
