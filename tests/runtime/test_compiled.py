@@ -318,8 +318,8 @@ def test_the_steady_state_takes_no_memory():
     finally:
         tracemalloc.stop()
     assert fast.bytes == before
-    # Python objects of a call come and go; buffers are hundreds of kilobytes.
-    assert grown < 20_000
+    # Python objects of a call come and go; buffers are hundreds of kilobytes, fifty times over.
+    assert grown < 100_000
 
 
 def test_a_nan_stays_visible():

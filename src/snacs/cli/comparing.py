@@ -172,11 +172,14 @@ def recipe_of(arguments: Arguments) -> Recipe | None:
 
 
 def fractions(text: str, option: str) -> list[float]:
-    """Numbers between commas, 0.7 or 70%."""
+    """Numbers between commas, 0.7 or 70%, each strictly between 0 and 1."""
     try:
-        return [
+        found = [
             float(word[:-1]) / 100 if word.endswith("%") else float(word)
             for word in text.split(",")
         ]
     except ValueError:
         raise InputError(f"{option} takes fractions: 0.4,0.6. Got {text!r}") from None
+    if not all(0 < value < 1 for value in found):
+        raise InputError(f"{option} takes fractions strictly between 0 and 1. Got {text!r}.")
+    return found
