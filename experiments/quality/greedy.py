@@ -2,7 +2,7 @@
 
 Taking a kernel out moves its share onto the weights that stay, so what the others are worth
 changes. This follows it exactly: after each removal its rows and columns leave the inverse
-covariance. A layer of 64 × 64 kernels takes some seconds here, 0.02 s with one score for all.
+covariance. A layer of 64 × 64 kernels takes some seconds here.
 
 Without arguments: how much of some layers' outputs least squares cannot bring back, by which score.
 With ``--compare``: the default with this score in its place, as ``snacs compare`` has it.

@@ -1,6 +1,6 @@
 """The default without repair against every simple baseline, on the images to report on.
 
-As ``final.py``, but no cell is repaired, so that three seeds take an hour and not a night.
+As ``final.py``, but no cell is repaired, which is most of the time that it takes.
 """
 
 from __future__ import annotations

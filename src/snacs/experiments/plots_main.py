@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from snacs.experiments.plots import PINK
 from snacs.experiments.published import Published
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK)
-_WORDS = {"masked": "masked", "batchnorm": "BatchNorm\nmeasured", "repaired": "repaired"}
+_WORDS = {"batchnorm": "BatchNorm\nmeasured"}
 
 
 def draw_main(
@@ -24,7 +25,7 @@ def draw_main(
     figure = figure_of(7.2, 3.0)
     with style():
         axes = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
-        for cell, colour in zip(cells, _COLOURS, strict=False):
+        for cell, colour in zip(cells, cycle(_COLOURS), strict=False):
             found = [estimate(cell.stages[stage].right) for stage in stages]
             axes[0].errorbar(
                 range(len(stages)),
@@ -56,7 +57,7 @@ def draw_main(
 
 def _gone(axis: Any, cells: Sequence[Cell], said: Published | None) -> None:
     """Bars: weights and MACs that went, in black by the paper's table."""
-    bars = [(c, cell.facts) for cell, c in zip(cells, _COLOURS, strict=False)]
+    bars = [(c, cell.facts) for cell, c in zip(cells, cycle(_COLOURS), strict=False)]
     if said is not None:
         bars.append((BLACK, {"pruned": said.pruned, "macs": said.macs}))
     width = 0.8 / len(bars)

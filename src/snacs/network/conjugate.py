@@ -14,8 +14,9 @@ STEPS, CLOSE = 100, 1e-3
 """They end after so many steps, or when the residual is so small a part of what it is for weights
 of zero."""
 LARGE = 1024
-"""Columns from which on they work in single precision, at twice the speed: sums need double
-precision, steps towards a thousandth do not."""
+"""Columns from which on a layer is large: solved here even where direct solutions would do
+(``leastsquares``), and in single precision, at twice the speed. Sums need double precision, steps
+towards a thousandth do not."""
 
 
 def conjugate(
@@ -45,8 +46,7 @@ def conjugate(
         gram, cross, start, old = (part.float() for part in (gram, cross, start, old))
         metric = None if metric is None else metric.float()
     kept = keep.to(gram.dtype)
-    worth = torch.ones(len(start), dtype=gram.dtype, device=gram.device)
-    worth = worth if metric is None else metric.diagonal()
+    worth = torch.ones_like(start[:, 0]) if metric is None else metric.diagonal()
     pull = ridge * float(gram.diagonal().mean()) * float(worth.mean())
     if not pull > 0:
         return (start * kept).to(wide)
