@@ -13,4 +13,4 @@ METHODS = (
 )
 
 if __name__ == "__main__":
-    ask("coupled", METHODS, "--stages", "repaired", targets="0.6,0.7,0.8")
+    ask("coupled", METHODS, "--stages", "repaired", targets="0.7,0.8")

@@ -15,6 +15,7 @@ from snacs.values import LayerPlan
 Rows = Sequence[Mapping[str, Any]]
 
 GREY, PINK = "#777777", "#cc79a7"
+_WORDS = {"batchnorm": "BatchNorm"}
 _STAGES = {"masked": GREY, "batchnorm": GREEN, "repaired": BLUE, "retrained": ORANGE}
 
 
@@ -43,7 +44,7 @@ def draw_phi(
                     color=_STAGES[stage],
                     markersize=4,
                     linewidth=1,
-                    label=stage if shift == 0 else None,
+                    label=_WORDS.get(stage, stage) if shift == 0 else None,
                 )
         axes[0].axvline(dense * 100, color=BLACK, linewidth=0.8, linestyle=":", label="dense")
         shapes = "●■▲◆" if len(targets) > 1 else " "
@@ -135,7 +136,7 @@ def draw_saved_share(rows: Rows, stages: Sequence[str], folder: Path) -> list[Pa
                     color=_STAGES[stage],
                     markersize=4,
                     linewidth=1,
-                    label=f"ours, {stage}",
+                    label=f"ours, {_WORDS.get(stage, stage)}",
                 )
             bottom.plot(
                 where, [row["sparsity %"] * 100 for row in mine], "o-", color=BLUE, markersize=4,
@@ -260,7 +261,8 @@ def draw_single_shot(tables: Mapping[str, Rows], folder: Path) -> list[Path]:
             for order, row in enumerate(row for row in rows if row["change"] < floor):
                 place = (row["pruned %"] * 100, floor + 0.2)
                 axis.plot(*place, "v", color=BLACK, markersize=5)
-                words = f"{row['method'].removeprefix('ours, ')} {row['change']:.1f}"
+                change = f"{row['change']:.1f}".replace("-", "−")
+                words = f"{row['method'].removeprefix('ours, ')} {change}"
                 axis.annotate(words, place, (-5, 9 * order), textcoords="offset points", ha="right",
                               va="center", fontsize=6)  # fmt: skip
             axis.axhline(0, color=BLACK, linewidth=0.8, linestyle=":")

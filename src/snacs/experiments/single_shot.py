@@ -63,7 +63,7 @@ def _ours(path: Path) -> list[dict[str, Any]]:
                 "accuracy %": _last(cell)[measure],
                 "change": (_last(cell)[measure] - facts["dense"][measure]) * 100,
                 "source": f"{path.name}: {len(cell.get('epochs', []))} epochs, dense "
-                f"{facts['dense']['accuracy']:.2%}",
+                f"{facts['dense'][measure]:.2%}",
             }
             for cell in cells
         ]
