@@ -40,6 +40,20 @@ def test_a_slow_stage_says_how_long_it_still_takes(monkeypatch):
     ]
 
 
+def test_what_was_there_when_a_stage_went_on_took_no_time(monkeypatch):
+    log = io.StringIO()
+    clock = iter([0.0, 20.0, 40.0])
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    with progress.watching(True) as watch:
+        for done in (90, 91, 92):
+            watch("train", done, 100)
+    assert log.getvalue().splitlines() == [
+        "train: 91/100, 20 s, 180 s left",
+        "train: 92/100, 40 s, 160 s left",
+    ]
+
+
 def test_a_stage_that_begins_again_is_timed_again(monkeypatch):
     log = io.StringIO()
     clock = iter([0.0, 50.0, 1000.0, 1020.0])
@@ -90,4 +104,4 @@ def test_a_bar_begins_again_with_its_stage(monkeypatch):
         _work(watch)
         assert begun == []
         _work(watch)
-    assert begun == [{"total": 3}]
+    assert begun == [{"total": 3, "completed": 0}]

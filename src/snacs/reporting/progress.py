@@ -68,30 +68,36 @@ def _bars() -> Iterator[Watch]:
 
         def watch(stage: str, done: int, total: int, detail: str = "") -> None:
             if stage not in tasks:
-                tasks[stage] = progress.add_task(stage, total=total, detail=detail)
+                # What is done already, because the work goes on from a checkpoint, took no time.
+                tasks[stage] = progress.add_task(stage, total=total, completed=done, detail=detail)
             elif done < progress.tasks[tasks[stage]].completed:  # the stage of the next cell
-                progress.reset(tasks[stage], total=total)
+                progress.reset(tasks[stage], total=total, completed=done)
             progress.update(tasks[stage], completed=done, total=total, detail=detail)
 
         yield watch
 
 
 def _lines() -> Watch:
-    started: dict[str, float] = {}
+    started: dict[str, tuple[float, int]] = {}  # when, and how much was done by then
     shown: dict[str, float] = {}
     reached: dict[str, int] = {}
 
     def watch(stage: str, done: int, total: int, detail: str = "") -> None:
         now = time.monotonic()
         if done < reached.get(stage, done + 1):  # its first call, or the stage of the next cell
-            started[stage] = now
+            started[stage] = now, done
             shown.pop(stage, None)
         reached[stage] = done
-        if done < total and now - shown.get(stage, started[stage]) < _LINE_EVERY:
+        began, first = started[stage]
+        if done < total and now - shown.get(stage, began) < _LINE_EVERY:
             return
         shown[stage] = now
-        spent = now - started[stage]
-        left = f", {spent / done * (total - done):.0f} s left" if 0 < done < total else ""
+        spent = now - began
+        left = (
+            f", {spent / (done - first) * (total - done):.0f} s left"
+            if first < done < total
+            else ""
+        )
         words = f", {detail}" if detail else ""
         sys.stderr.write(f"{stage}: {done}/{total}, {spent:.0f} s{left}{words}\n")
         sys.stderr.flush()
