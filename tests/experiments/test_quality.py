@@ -17,7 +17,8 @@ SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.name != "asking.py
 
 def test_there_is_one_for_every_question():
     assert {path.stem for path in SCRIPTS} == {
-        "allocation", "coupled", "final", "greedy", "protection", "repair", "score", "unrepaired"
+        "ablation", "allocation", "coupled", "final", "greedy", "protection", "repair",
+        "score", "unrepaired",
     }  # fmt: skip
 
 
