@@ -93,10 +93,13 @@ class Meter:
 
 def epochs_watch(watch: Watch, stage: str) -> Callable[[ProgressRow], None]:
     """Turn the rows of a training loop into progress."""
+    most = 1
 
     def show(row: ProgressRow) -> None:
-        batches = row.batches or 1
-        done = (row.epoch - 1) * batches + (row.batch if row.batches else 1)
+        nonlocal most
+        most = batches = max(most, row.batches or 1)  # parts of an epoch differ by a batch
+        inside = row.batch if row.batches and row.batch < row.batches else batches
+        done = (row.epoch - 1) * batches + inside
         words = f"epoch {row.epoch}/{row.epochs}, loss {row.loss:.3f}, accuracy {row.accuracy:.1%}"
         if row.validation is not None:
             words += f", validation {row.validation:.1%}"
