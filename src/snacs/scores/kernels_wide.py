@@ -28,8 +28,8 @@ MOST = 255
 """Samples of a cell whose counts a byte holds."""
 HALVES = 16
 """Cells of at most so many bins are counted two bins at a time."""
-ROUND = 16
-"""So many bins are summed by themselves: single precision loses too much in longer sums."""
+LONG = 16
+"""After so many bins of one cell the sums are flushed: single precision loses too much in more."""
 EVALUATION = 18
 """What an evaluation of 64 children costs, in compares of 64 bytes."""
 
@@ -69,15 +69,6 @@ def clear(values: Any, first: Any, last: Any) -> None:
 
 
 @compiled
-def fold(part: Any, sums: Any) -> None:
-    """Move ``part`` into ``sums``."""
-    for row in range(part.shape[0]):
-        for place in range(part.shape[1]):
-            sums[row, place] += part[row, place]
-            part[row, place] = 0
-
-
-@compiled
 def add_small(
     codes: Any,
     base: Any,
@@ -90,9 +81,12 @@ def add_small(
     counts: Any,
     shares: Any,
     sums: Any,
-    part: Any,
+    total: Any,
+    block: Any,
 ) -> None:
     """Add the overlaps Σ rα / (r + α) of a cell of at most MOST samples to ``sums``.
+
+    Where the cell has many bins, what has come together by then goes on into ``total[block]``.
 
     ``codes`` has 64 bytes per sample from ``base`` on. The cell has the segments first … last, and
     its first sample is order[start]. ``rows``, ``counts`` and ``shares`` are room to work in.
@@ -119,15 +113,10 @@ def add_small(
     if even > segments:
         shares[segments] = np.float32(1)
         clear_rows(counts, segments * CHILDREN, even * CHILDREN, bins)
-    if bins <= ROUND:
-        for code in range(bins):
-            add_bin(counts, code * even * CHILDREN, even, shares, sums)
-        return
     for code in range(bins):
-        add_bin(counts, code * even * CHILDREN, even, shares, part)
-        if code % ROUND == ROUND - 1:
-            fold(part, sums)
-    fold(part, sums)
+        add_bin(counts, code * even * CHILDREN, even, shares, sums)
+        if code % LONG == LONG - 1:
+            flush(sums, 0, 0, False, total, block)
 
 
 @compiled
@@ -145,7 +134,8 @@ def add_large(
     totals: Any,
     shares: Any,
     sums: Any,
-    part: Any,
+    total: Any,
+    block: Any,
 ) -> None:
     """The same for a cell of any size, whose counts are floats (``totals``)."""
     size, segments = np.int64(segment_end[last - 1]) - start, last - first
@@ -163,10 +153,9 @@ def add_large(
             add_wide(counts, bins, totals, segment * CHILDREN, even * CHILDREN)
             begin = stop
     for code in range(bins):
-        add_wide_bin(totals, code * even * CHILDREN, even, shares, part)
-        if code % ROUND == ROUND - 1:
-            fold(part, sums)
-    fold(part, sums)
+        add_wide_bin(totals, code * even * CHILDREN, even, shares, sums)
+        if code % LONG == LONG - 1:
+            flush(sums, 0, 0, False, total, block)
 
 
 @compiled
@@ -183,7 +172,7 @@ def sum_children_wide(codes: Any, bins: Any, cells: Any) -> Any:
     room = (np.int64(bins.max()) + 3) * (most + 1) * width
     rows, counts = np.empty(MOST * width, np.uint8), np.empty(room, np.uint8)
     totals, shares = np.empty(room, np.float32), np.empty(most + 1, np.float32)
-    sums, part = np.zeros((2, width), np.float32), np.zeros((2, width), np.float32)
+    sums = np.zeros((2, width), np.float32)
     for block in range(blocks):
         start: Any = np.int64(0)
         first = np.int64(0)
@@ -205,7 +194,8 @@ def sum_children_wide(codes: Any, bins: Any, cells: Any) -> Any:
                     counts,
                     shares,
                     sums,
-                    part,
+                    total,
+                    block,
                 )
             else:
                 add_large(
@@ -222,7 +212,8 @@ def sum_children_wide(codes: Any, bins: Any, cells: Any) -> Any:
                     totals,
                     shares,
                     sums,
-                    part,
+                    total,
+                    block,
                 )
             held += stop - start
             start, first = stop, last
