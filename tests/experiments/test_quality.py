@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import runpy
 import subprocess
 import sys
@@ -28,6 +29,14 @@ def test_methods_exist(path, monkeypatch):
     methods = runpy.run_path(str(path))["METHODS"]
     assert [method_of(name).name for name in methods] == list(methods)
     assert methods[0].startswith("default")
+
+
+@pytest.mark.parametrize("name", ["coupled", "greedy"])
+def test_what_they_work_out_themselves_is_right(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    found = doctest.testmod(__import__(name))
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_arguments_are_handed_on(tmp_path):

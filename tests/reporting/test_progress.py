@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import sys
 
+import pytest
+
 from snacs.reporting import progress
 
 
@@ -26,32 +28,23 @@ def test_a_log_gets_one_plain_line_at_the_end(monkeypatch):
     assert log.getvalue() == "scores: 3/3, 0 s\n"
 
 
-def test_a_slow_stage_says_how_long_it_still_takes(monkeypatch):
+@pytest.mark.parametrize(
+    ("calls", "total", "lines"),
+    [
+        ((0, 1, 2), 4, ["work: 1/4, 20 s, 60 s left", "work: 2/4, 40 s, 40 s left"]),
+        # What was there when the work went on took no time.
+        ((90, 91, 92), 100, ["work: 91/100, 20 s, 180 s left", "work: 92/100, 40 s, 160 s left"]),
+    ],
+)
+def test_a_slow_stage_says_how_long_it_still_takes(calls, total, lines, monkeypatch):
     log = io.StringIO()
     clock = iter([0.0, 20.0, 40.0])
     monkeypatch.setattr(sys, "stderr", log)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     with progress.watching(True) as watch:
-        for done in range(3):
-            watch("curves", done, 4)
-    assert log.getvalue().splitlines() == [
-        "curves: 1/4, 20 s, 60 s left",
-        "curves: 2/4, 40 s, 40 s left",
-    ]
-
-
-def test_what_was_there_when_a_stage_went_on_took_no_time(monkeypatch):
-    log = io.StringIO()
-    clock = iter([0.0, 20.0, 40.0])
-    monkeypatch.setattr(sys, "stderr", log)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    with progress.watching(True) as watch:
-        for done in (90, 91, 92):
-            watch("train", done, 100)
-    assert log.getvalue().splitlines() == [
-        "train: 91/100, 20 s, 180 s left",
-        "train: 92/100, 40 s, 160 s left",
-    ]
+        for done in calls:
+            watch("work", done, total)
+    assert log.getvalue().splitlines() == lines
 
 
 def test_a_stage_that_begins_again_is_timed_again(monkeypatch):

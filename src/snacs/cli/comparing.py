@@ -12,7 +12,7 @@ from snacs.cli.inputs import Inputs, open_inputs, plain, run_folder
 from snacs.cli.showing import out, say
 from snacs.config import PRESETS
 from snacs.errors import InputError
-from snacs.experiments.cells import Bench
+from snacs.experiments.cells import NAMES, Bench
 from snacs.experiments.compare import compare, reference_of, summary
 from snacs.experiments.material import Material
 from snacs.experiments.sharing import mark
@@ -74,12 +74,11 @@ def compare_methods(arguments: Arguments) -> None:
 
 def tables(facts: dict[str, Any], stages: tuple[str, ...]) -> list[Any]:
     """Accuracies, then paired differences from the reference."""
-    names = {"masked": "masked", "batchnorm": "BatchNorm"}
     shown, differences = [], []
     for row in facts["cells"]:
         cells: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
         cells |= {"weights gone %": row["pruned"], "MACs gone %": row["macs"]}
-        cells |= {f"{names.get(stage, stage)} %": row[stage] for stage in stages}
+        cells |= {f"{NAMES.get(stage, stage)} %": row[stage] for stage in stages}
         cells["± %"] = row["error"]
         if facts["classes"] < facts["outputs"]:
             cells[f"of {facts['classes']} classes %"] = row["among"][stages[-1]][0]
@@ -87,7 +86,7 @@ def tables(facts: dict[str, Any], stages: tuple[str, ...]) -> list[Any]:
         apart: dict[str, Any] = {"method": row["method"], "target %": row["target"]}
         for stage in stages:
             mean, error = row["differences"][stage]
-            apart[names.get(stage, stage)] = f"{mean * 100:+.2f} ± {error * 100:.2f}"
+            apart[NAMES.get(stage, stage)] = f"{mean * 100:+.2f} ± {error * 100:.2f}"
         differences.append(apart)
     seeds = facts["cells"][0]["seeds"]
     words = f"mean of {seeds} seeds; " if seeds > 1 else ""

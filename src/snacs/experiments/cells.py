@@ -33,6 +33,8 @@ from snacs.store import Run, key_of
 from snacs.training import Recipe
 
 STAGES = ("masked", "batchnorm", "repaired", "retrained")
+NAMES = {"batchnorm": "BatchNorm"}
+"""Stages that tables and figures spell differently."""
 STARTS = ("repaired", "masked", "own")
 """What retraining may start from: equal terms for all; masks alone, as the paper does; or what the
 method's own configuration says."""

@@ -55,7 +55,6 @@ BASELINE: dict[str, Any] = {
     "granularity": "connection",
     "multiple": 16,
     "ties": "index",
-    "coupling": 0.0,
     "silence": True,
 }
 """All options of a baseline's plan but its score and its allocation."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from snacs.experiments.cells import NAMES
 from snacs.experiments.drawing import BLACK, BLUE, GREEN, ORANGE, figure_of, style, write_figure
 from snacs.plans import Plan
 from snacs.values import LayerPlan
@@ -15,7 +16,6 @@ from snacs.values import LayerPlan
 Rows = Sequence[Mapping[str, Any]]
 
 GREY, PINK = "#777777", "#cc79a7"
-_WORDS = {"batchnorm": "BatchNorm"}
 _STAGES = {"masked": GREY, "batchnorm": GREEN, "repaired": BLUE, "retrained": ORANGE}
 
 
@@ -44,7 +44,7 @@ def draw_phi(
                     color=_STAGES[stage],
                     markersize=4,
                     linewidth=1,
-                    label=_WORDS.get(stage, stage) if shift == 0 else None,
+                    label=NAMES.get(stage, stage) if shift == 0 else None,
                 )
         axes[0].axvline(dense * 100, color=BLACK, linewidth=0.8, linestyle=":", label="dense")
         shapes = "●■▲◆" if len(targets) > 1 else " "
@@ -136,7 +136,7 @@ def draw_saved_share(rows: Rows, stages: Sequence[str], folder: Path) -> list[Pa
                     color=_STAGES[stage],
                     markersize=4,
                     linewidth=1,
-                    label=f"ours, {_WORDS.get(stage, stage)}",
+                    label=f"ours, {NAMES.get(stage, stage)}",
                 )
             bottom.plot(
                 where, [row["sparsity %"] * 100 for row in mine], "o-", color=BLUE, markersize=4,

@@ -7,14 +7,13 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from snacs.experiments.cells import STAGES, Cell
+from snacs.experiments.cells import NAMES, STAGES, Cell
 from snacs.experiments.drawing import BLACK, BLUE, GREEN, ORANGE, figure_of, style, write_figure
 from snacs.experiments.measuring import estimate
 from snacs.experiments.plots import PINK
 from snacs.experiments.published import Published
 
 _COLOURS = (BLUE, ORANGE, GREEN, PINK)
-_WORDS = {"batchnorm": "BatchNorm\nmeasured"}
 
 
 def draw_main(
@@ -46,7 +45,7 @@ def draw_main(
         if said is not None and same_data:
             last = len(stages) - 1
             axes[0].plot(last, said.accuracy * 100, "x", color=BLACK, label="the paper's figure")
-        axes[0].set_xticks(range(len(stages)), [_WORDS.get(stage, stage) for stage in stages])
+        axes[0].set_xticks(range(len(stages)), [NAMES.get(stage, stage) for stage in stages])
         axes[0].set(xlim=(-0.3, len(stages) - 0.55), ylim=(0, 100))
         axes[0].set_ylabel("Test accuracy (%)")
         axes[0].grid(axis="y", linewidth=0.3)
