@@ -45,6 +45,11 @@ def number_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return number_groups(codes.astype(np.float32), starts, np.float32(0))
 
 
+def sum_packed(packed, cells, *, edges=False):
+    """Sums of all places in the blocks, from what ``pack_children`` made."""
+    return sum_children(packed, packed.max(axis=2), cells, edges).reshape(-1)
+
+
 def rest_codes(inputs, columns, config, directions, buckets, shift):
     """Codes of Z, all inputs (channels, N) without some: straight from the definition."""
     samples = inputs.shape[1]
@@ -159,9 +164,9 @@ def test_every_way_through_a_cell_equals_reference(samples, bins, cells, childre
     x, bins_x = number_rows(rng.integers(0, bins, (children, samples)).astype(np.int32))
     y, bins_y = number_codes(rng.geometric(0.4, (1, samples)))
     z, cells_z = number_codes(rng.geometric(1 / cells, (1, samples)))
-    packed, highest, place = pack_children(x, bins_x)
+    packed, _, place = pack_children(x, bins_x)
     sorted_cells = sort_cells(z, cells_z, y, bins_y)
-    total = sum_children(packed, highest, sorted_cells, support == "edges").reshape(-1)[place]
+    total = sum_packed(packed, sorted_cells, edges=support == "edges")[place]
     expected = [estimate(row, y, z, support=support) for row in x]
     assert total / (2 * samples) == pytest.approx(expected, abs=AGREES)
 
@@ -172,8 +177,8 @@ def test_cells_of_more_than_255_samples_do_not_overflow():
     x[1] = rng.integers(0, 2, 700)
     y = (x[1] ^ (rng.random(700) < 0.2)).astype(np.int32)
     z = np.zeros(700, np.int32)
-    packed, highest, place = pack_children(x, np.array([1, 2]))
-    total = sum_children(packed, highest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
+    packed, _, place = pack_children(x, np.array([1, 2]))
+    total = sum_packed(packed, sort_cells(z, 1, y, 2))[place]
     assert total / 1400 == pytest.approx([0, estimate(x[1], y, z)], abs=AGREES)
 
 
@@ -182,10 +187,11 @@ def test_blocks_of_children_are_put_together():
     rng = np.random.default_rng(1)
     x, bins = number_rows(rng.integers(0, 5, (children, 12)).astype(np.int32))
     y, z = rng.integers(0, 2, 12).astype(np.int32), np.zeros(12, np.int32)
-    packed, highest, place = pack_children(x, bins)
+    packed, most, place = pack_children(x, bins)
     assert len(packed) == 2
-    assert highest[0].max() <= highest[1].max() == bins.max() - 1
-    total = sum_children(packed, highest, sort_cells(z, 1, y, 2), False).reshape(-1)[place]
+    assert most[0] <= most[1] == bins.max()
+    assert [block.max() for block in packed] == list(most - 1)
+    total = sum_packed(packed, sort_cells(z, 1, y, 2))[place]
     assert total / 24 == pytest.approx([estimate(row, y, z) for row in x], abs=AGREES)
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from snacs.config import SCALINGS
 from snacs.errors import InputError
-from snacs.scores.scaling import Cellwise, rescale, scaling_terms, scaling_value
+from snacs.scores.grouping import blocks_of
+from snacs.scores.scaling import Cellwise, layer_terms, rescale, scaling_terms, scaling_value
+from snacs.values import Layer
 
 
 def test_rescaling_spans_the_unit_interval():
@@ -44,3 +46,13 @@ def test_the_papers_choice_falls_with_the_weight():
 def test_unknown_scaling_is_refused():
     with pytest.raises(InputError, match="'scaling' must be one of"):
         scaling_terms("weight-squares", np.ones((1, 1)))
+
+
+def test_a_layer_without_scaling_needs_no_norms():
+    weight = np.array([[[3.0, 4.0], [0.0, 1.0]]])
+    layer = Layer("one", "Linear", 1, 2, 2)
+    plain = layer_terms("one", weight, blocks_of(layer, None))
+    assert plain.cellwise is Cellwise.ONE
+    assert (plain.factor == np.ones((1, 2))).all()
+    scaled = layer_terms("weights-squared", weight, blocks_of(layer, None))
+    assert scaled.factor == pytest.approx(np.array([[1.0, 0.0]]))

@@ -85,6 +85,12 @@ def test_values_that_are_not_finite_are_refused_by_layer_and_array(name, bad):
         score(evidence, Config(), seed=0)
 
 
+@pytest.mark.filterwarnings("error")
+def test_large_values_whose_sum_overflows_are_finite():
+    large = np.full((4, 3, 2), np.finfo(np.float32).max, np.float32)
+    assert np.isfinite(score(make_evidence(weight=large), Config(score="l1"), seed=0).values).all()
+
+
 def test_magnitudes_by_hand():
     weight = np.array([[[3.0, -4.0], [0.0, 0.0]], [[1.0, 1.0], [-2.0, 0.0]]])
     evidence = make_evidence(c_out=2, c_in=2, weight=weight, input_rms=[2.0, 10.0])

@@ -16,10 +16,9 @@ needs_vectors = pytest.mark.skipif(not AVAILABLE, reason="no AVX-512, or numba i
 def _both(x, z, y):
     bins = x.max(axis=1).astype(np.int64) + 1
     cells = sort_cells(z, int(z.max()) + 1, y, int(y.max()) + 1)
-    codes, highest, place = pack_children(x, bins)
-    portable = sum_children(codes, highest, cells, False).reshape(-1)[place]
-    codes, highest, place = pack_children(x, bins, CHILDREN)
-    most = highest.max(axis=1).astype(np.int64) + 1
+    codes, _, place = pack_children(x, bins)
+    portable = sum_children(codes, codes.max(axis=2), cells, False).reshape(-1)[place]
+    codes, most, place = pack_children(x, bins, CHILDREN)
     return portable, sum_children_wide(codes, most, cells).reshape(-1)[place]
 
 

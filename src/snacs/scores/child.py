@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snacs.config import Config
-from snacs.scores.grouping import Block, blocks_of, group_norms
+from snacs.scores.grouping import Block, blocks_of
 from snacs.scores.hashing import (
     VectorHash,
     bin_codes,
@@ -32,11 +32,11 @@ from snacs.scores.hashing import (
     draw_shifts,
     mean_deviation,
 )
-from snacs.scores.kernels import bin_squares, fresh, number_codes, sort_cells, sum_pair
+from snacs.scores.kernels import bin_squares, number_codes, plain, sort_cells, sum_pair
 from snacs.scores.kernels_child import contribute, contribute_group, score_channel
 from snacs.scores.occupancy import MEASURES, occupancy_of
 from snacs.scores.parallel import map_threads
-from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
+from snacs.scores.scaling import Cellwise, ScalingTerms, layer_terms
 from snacs.values import Evidence
 
 Result = tuple[NDArray[np.float64], dict[str, float]]
@@ -57,10 +57,10 @@ class _Task:
     def windows(self, block: Block, columns: slice) -> NDArray[np.float32]:
         """(channels, kernel, N): samples innermost, for the kernels."""
         chosen = self.evidence.windows[:, block.channels(columns)]
-        return fresh(chosen.transpose(1, 2, 0))
+        return plain(chosen.transpose(1, 2, 0))
 
     def weight(self, rows: slice, columns: slice) -> NDArray[np.float32]:
-        return fresh(self.evidence.weight[rows, columns])
+        return plain(self.evidence.weight[rows, columns])
 
 
 def score_child(
@@ -79,10 +79,10 @@ def score_child(
     task = _Task(
         evidence=evidence,
         config=config,
-        outputs=fresh(evidence.outputs.T),
+        outputs=plain(evidence.outputs.T),
         inverses=inverses.astype(np.float32),
         shifts=draw_shifts(rng, config.shifts),
-        terms=scaling_terms(config.scaling, group_norms(evidence.weight, blocks)),
+        terms=layer_terms(config.scaling, evidence.weight, blocks),
         hashing=_draw_hash(evidence, config, rng, blocks),
     )
     single = all(block.single for block in blocks)

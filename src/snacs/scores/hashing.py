@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snacs.scores.kernels import fresh, number_codes
+from snacs.scores.kernels import number_codes, plain
 from snacs.scores.kernels_columns import column_deviations
 
 Floats = NDArray[np.floating[Any]]
@@ -40,7 +40,7 @@ def mean_deviation(values: Floats) -> float:
 
     Below 1e-30, where a reciprocal would leave single precision, it counts as 0.
     """
-    deviation = float(column_deviations(fresh(values)).mean())
+    deviation = float(column_deviations(plain(values)).mean())
     return deviation if deviation > 1e-30 else 0.0
 
 

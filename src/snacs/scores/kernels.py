@@ -30,13 +30,13 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
-def fresh(values: Any) -> NDArray[np.float32]:
-    """A contiguous, writable float32 copy.
+def plain(values: Any) -> NDArray[np.float32]:
+    """A contiguous, writable float32 array for kernels that only read it; a copy if it must be.
 
     Evidence may be memory-mapped and read-only, in any order; numba would compile every kernel
     again for each such kind of array.
     """
-    return np.array(values, dtype=np.float32, order="C")
+    return np.require(values, np.float32, ["C", "W", "E"])
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Compiled passes over whole columns of evidence: turning arrays, and their deviations."""
+"""Compiled passes over whole evidence: turning arrays, deviations, and projections."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def turn(values: Any, factor: Any) -> Any:
     turned = np.empty((columns, rows), np.float32)
     for first_row in range(0, rows, TILE):
         for first_column in range(0, columns, TILE):
-            for column in range(first_column, min(first_column + TILE, columns)):
-                for row in range(first_row, min(first_row + TILE, rows)):
+            for row in range(first_row, min(first_row + TILE, rows)):
+                for column in range(first_column, min(first_column + TILE, columns)):
                     turned[column, row] = values[row, column] * factor
     return turned
 
@@ -40,3 +40,17 @@ def column_deviations(values: Any) -> Any:
             difference = np.float64(values[row, column]) - means[column]
             squares[column] += difference * difference
     return np.sqrt(squares / rows)
+
+
+@compiled
+def project(directions: Any, values: Any) -> Any:
+    """Return directions (K, rows) @ values (rows, N): double precision, row after row."""
+    count, rows = directions.shape
+    samples = values.shape[1]
+    found = np.zeros((count, samples), np.float64)
+    for row in range(rows):
+        for direction in range(count):
+            share = directions[direction, row]
+            for sample in range(samples):
+                found[direction, sample] += share * np.float64(values[row, sample])
+    return found

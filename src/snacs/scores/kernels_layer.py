@@ -26,54 +26,57 @@ ALIGNED = 64
 HELD = 128
 """Samples whose overlaps are summed in single precision before they are flushed."""
 LIMIT = np.float32(2**30)
+FEW = 1024
+"""Codes of a single filter that are numbered through a table that stays in the caches."""
 
 
-def pack_children(numbers: Any, bins: Any, most: int = WIDTH) -> Any:
+def pack_children(numbers: Any, bins: Any, width: int = WIDTH) -> Any:
     """Bytes for :func:`sum_children` from bin numbers (children, N).
 
     Returns
     -------
     codes : (blocks, N, WIDTH) bytes; a child's bins are numbered by falling frequency
-    highest : (blocks, N) largest byte of each row: rare bins are looked for only where they are
+    most : (blocks,) bins of the child that has most
     place : of every child among the blocks · WIDTH entries; entries beyond the last child are idle
     """
     children, samples = numbers.shape
     order = np.argsort(bins, kind="stable")
-    width = most if most < WIDTH else min(WIDTH, -(-children // 32) * 32)
+    width = width if width < WIDTH else min(WIDTH, -(-children // 32) * 32)
     blocks = -(-children // width)
     room = np.zeros(blocks * samples * width + ALIGNED, np.uint8)
     first = -room.ctypes.data % ALIGNED
     codes = room[first : first + blocks * samples * width].reshape(blocks, samples, width)
+    most = np.empty(blocks, np.int64)
     for block in range(blocks):
         chosen = order[block * width : (block + 1) * width]
-        codes[block, :, : len(chosen)] = rank_bins(numbers[chosen], int(bins[chosen].max())).T
+        most[block] = bins[chosen[-1]]
+        rank_bins(numbers, bins, chosen, codes[block])
     place = np.empty(children, np.int64)
     place[order] = np.arange(children)
-    return codes, codes.max(axis=2), place
+    return codes, most, place
 
 
 @compiled
-def rank_bins(numbers: Any, bins: int) -> Any:
-    """Bin numbers (rows, N) below ``bins`` as bytes: 0 is each row's most frequent bin."""
-    rows, samples = numbers.shape
-    ranks = np.empty((rows, samples), np.uint8)
-    counts = np.empty(bins, np.int32)
-    rank = np.empty(bins, np.uint8)
-    for row in range(rows):
-        for code in range(bins):
+def rank_bins(numbers: Any, bins: Any, chosen: Any, codes: Any) -> None:
+    """Bin numbers of the chosen rows as bytes, a row per column: 0 is its most frequent bin."""
+    samples = numbers.shape[1]
+    counts = np.empty(bins[chosen[-1]], np.int32)
+    rank = np.empty(bins[chosen[-1]], np.uint8)
+    for column in range(len(chosen)):
+        row = chosen[column]
+        for code in range(bins[row]):
             counts[code] = 0
         for sample in range(samples):
             counts[numbers[row, sample]] += 1
-        for place in range(bins):
+        for place in range(bins[row]):
             best = 0
-            for code in range(1, bins):
+            for code in range(1, bins[row]):
                 if counts[code] > counts[best]:
                     best = code
             rank[best] = place
             counts[best] = -1
         for sample in range(samples):
-            ranks[row, sample] = rank[numbers[row, sample]]
-    return ranks
+            codes[sample, column] = rank[numbers[row, sample]]
 
 
 @compiled
@@ -86,17 +89,42 @@ def number_groups(values: Any, starts: Any, shift: Any) -> Any:
     groups, samples = len(starts) - 1, values.shape[1]
     numbers = np.empty((groups, samples), np.int32)
     counts = np.empty(groups, np.int64)
+    table = np.empty(FEW, np.int32)
     for group in range(groups):
         first = starts[group]
         codes = np.empty((starts[group + 1] - first, samples), np.int32)
         for row in range(len(codes)):
-            for sample in range(samples):
-                floored = np.floor(values[first + row, sample] + shift)
-                codes[row, sample] = np.int32(min(max(floored, -LIMIT), LIMIT))
-        own, counts[group] = number_codes(codes)
-        for sample in range(samples):
-            numbers[group, sample] = own[sample]
+            floor_row(values[first + row], shift, codes[row])
+        counts[group] = number_into(codes, table, numbers[group])
     return numbers, counts
+
+
+@compiled
+def floor_row(values: Any, shift: Any, codes: Any) -> None:
+    for sample in range(len(values)):
+        floored = np.floor(values[sample] + shift)
+        codes[sample] = np.int32(min(max(floored, -LIMIT), LIMIT))
+
+
+@compiled
+def number_into(codes: Any, table: Any, numbers: Any) -> Any:
+    """``number_codes``, and how many there are; one row of few codes goes through ``table``."""
+    low, high = codes[0, 0], codes[0, 0]
+    for sample in range(codes.shape[1]):
+        low, high = min(low, codes[0, sample]), max(high, codes[0, sample])
+    if len(codes) > 1 or high - low >= len(table):
+        own, count = number_codes(codes)
+        numbers[:] = own
+        return count
+    table[: high - low + 1] = 0  # number + 1; 0 is a code not seen yet
+    count = 0
+    for sample in range(len(numbers)):
+        code = codes[0, sample] - low
+        if table[code] == 0:
+            count += 1
+            table[code] = count
+        numbers[sample] = table[code] - 1
+    return count
 
 
 @compiled
@@ -125,8 +153,9 @@ def number_without(projection: Any, values: Any, directions: Any, shift: Any) ->
 def sum_children(codes: Any, highest: Any, cells: Any, edges: bool) -> Any:
     """Σ (r − α)² / (r + α) for every child (φ = 1), (blocks, WIDTH).
 
-    ``codes`` and ``highest`` are what :func:`pack_children` made, ``cells`` what ``sort_cells``
-    made of the parent.
+    ``codes`` is what :func:`pack_children` made, ``highest`` (blocks, N) the largest byte of each
+    of its rows: rare bins are looked for only where they are. ``cells`` is what ``sort_cells`` made
+    of the parent.
     """
     order, segment_end, _, cell_end, _, _ = cells
     blocks, _, width = codes.shape

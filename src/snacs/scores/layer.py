@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snacs.config import Config
-from snacs.scores.grouping import Block, blocks_of, group_norms
+from snacs.scores.grouping import Block, blocks_of
 from snacs.scores.hashing import (
     PRIME,
     Buckets,
@@ -42,7 +42,7 @@ from snacs.scores.hashing import (
     draw_shifts,
     mean_deviation,
 )
-from snacs.scores.kernels import bin_squares, fresh, number_keys, sort_cells
+from snacs.scores.kernels import bin_squares, number_keys, plain, sort_cells
 from snacs.scores.kernels_layer import (
     PLANE_BINS,
     number_without,
@@ -54,7 +54,7 @@ from snacs.scores.kernels_layer import (
 from snacs.scores.kernels_wide import sum_children_wide, sum_parents_wide
 from snacs.scores.occupancy import MEASURES, occupancy_of
 from snacs.scores.parallel import map_threads
-from snacs.scores.scaling import Cellwise, ScalingTerms, scaling_terms
+from snacs.scores.scaling import Cellwise, ScalingTerms, layer_terms
 from snacs.scores.sides import Side, in_bins, project_inputs, side_of
 from snacs.scores.vectors import AVAILABLE, CHILDREN
 from snacs.values import Evidence
@@ -63,7 +63,7 @@ Numbers = tuple[NDArray[np.int32], int]
 Planes = tuple[NDArray[np.uint8], NDArray[np.integer[Any]], NDArray[np.int64]]
 Rest = Callable[[slice], Numbers]
 
-TOGETHER = 8
+TOGETHER = 16
 """Parents per call of a kernel: enough to hide the call, few enough to share out among threads."""
 
 
@@ -82,7 +82,7 @@ def score_layer(
     if unit_in == 0 or unit_out == 0:
         return scores, {}
     blocks = blocks_of(layer, config.groups)
-    terms = scaling_terms(config.scaling, group_norms(evidence.weight, blocks))
+    terms = layer_terms(config.scaling, evidence.weight, blocks)
     inputs, outputs = map_threads(
         lambda side: in_bins(side[0], side[1] * config.width),
         zip(both, (unit_in, unit_out), strict=True),
@@ -134,8 +134,8 @@ class _View:
             block=block,
             terms=terms,
             # φ is taken at bin means in the network's units; where it is 1 nobody reads these.
-            raw_inputs=fresh(evidence.inputs[:, channels].T) if varies else inputs[:0],
-            raw_outputs=fresh(evidence.outputs[:, block.filters].T) if varies else outputs[:0],
+            raw_inputs=plain(evidence.inputs[:, channels].T) if varies else inputs[:0],
+            raw_outputs=plain(evidence.outputs[:, block.filters].T) if varies else outputs[:0],
             inputs=inputs[channels],
             outputs=outputs[block.filters],
             group_hash=VectorHash.draw(
@@ -192,11 +192,11 @@ class _View:
 
     def _pack(self, x: Side) -> Planes:
         """Bytes, what is known of the largest of them, and where each child is."""
-        if not self._wide:
-            codes, highest, place = pack_children(x.numbers, x.bins)
-            return codes, highest, place
-        codes, highest, place = pack_children(x.numbers, x.bins, CHILDREN)
-        return codes, highest.max(axis=1).astype(np.int64) + 1, place
+        if self._wide:
+            codes, most, place = pack_children(x.numbers, x.bins, CHILDREN)
+            return codes, most, place
+        codes, _, place = pack_children(x.numbers, x.bins)
+        return codes, codes.max(axis=2), place
 
     def _score_together(
         self,

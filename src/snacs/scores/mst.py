@@ -35,7 +35,7 @@ from scipy.spatial.distance import cdist
 from snacs.config import Config
 from snacs.errors import InputError
 from snacs.scores.grouping import Block, blocks_of
-from snacs.scores.kernels import fresh
+from snacs.scores.kernels import plain
 from snacs.scores.kernels_mst import add_distances, grow_tree, nearest_among, rest_distances
 from snacs.scores.parallel import map_threads
 from snacs.values import Evidence
@@ -157,8 +157,8 @@ def score_mint(
     if samples > SAMPLE_LIMIT:
         chosen = np.sort(rng.choice(samples, SAMPLE_LIMIT, replace=False))
     halves = Halves.draw(rng, len(chosen))
-    inputs = fresh(evidence.inputs[chosen].T)
-    outputs = fresh(evidence.outputs[chosen].T)
+    inputs = plain(evidence.inputs[chosen].T)
+    outputs = plain(evidence.outputs[chosen].T)
     scores = np.zeros((layer.c_out, layer.c_in))
     for block in blocks_of(layer, config.groups):
         own = inputs[block.channels(slice(0, layer.c_in))]

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snacs.config import SCALINGS, check_choice
+from snacs.scores.grouping import Block, group_norms
 
 Floats = NDArray[np.floating[Any]]
 
@@ -84,6 +85,14 @@ def scaling_terms(scaling: str, norms: Floats) -> ScalingTerms:
             return ScalingTerms(Cellwise.NORM, weights, zero)
         case _:
             return ScalingTerms(Cellwise.DECAY, one, weights**2 / 2)
+
+
+def layer_terms(scaling: str, weight: Floats, blocks: tuple[Block, ...]) -> ScalingTerms:
+    """φ for the pairs of a layer, (c_out, c_in); where it is 1 nobody needs the norms."""
+    if scaling == "one":
+        one, zero = (np.broadcast_to(value, weight.shape[:2]) for value in (1.0, 0.0))
+        return ScalingTerms(Cellwise.ONE, one, zero)
+    return scaling_terms(scaling, group_norms(weight, blocks))
 
 
 def scaling_value(scaling: str, weight: float, norm: Floats) -> Floats:

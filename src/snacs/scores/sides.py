@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snacs.scores.hashing import VectorHash
-from snacs.scores.kernels import bin_squares, fresh
-from snacs.scores.kernels_columns import turn
+from snacs.scores.kernels import bin_squares, plain
+from snacs.scores.kernels_columns import project, turn
 from snacs.scores.kernels_layer import number_groups
 
 
@@ -54,7 +54,7 @@ def side_of(
 
 def in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
     """(filters, N), measured in bin widths."""
-    return np.asarray(turn(fresh(values), np.float32(1 / width)))
+    return np.asarray(turn(plain(values), np.float32(1 / width)))
 
 
 def project_inputs(
@@ -64,8 +64,8 @@ def project_inputs(
 
     A direction along which nothing varies becomes 0.
     """
-    # einsum, not a BLAS product: the bits must not depend on BLAS threads.
-    projection = np.einsum("kc,cn->kn", directions, inputs.astype(np.float64))
+    # Not a BLAS product: the bits must not depend on BLAS threads.
+    projection = project(directions, inputs)
     deviation = projection.std(axis=1)
     scale = np.divide(1 / width, deviation, out=np.zeros_like(deviation), where=deviation > 0)
     scaled = (directions * scale[:, None]).T
