@@ -87,8 +87,8 @@ def test_values_that_are_not_finite_are_refused_by_layer_and_array(name, bad):
 
 @pytest.mark.filterwarnings("error")
 def test_large_values_whose_sum_overflows_are_finite():
-    large = np.full((4, 3, 2), np.finfo(np.float32).max, np.float32)
-    assert score(make_evidence(weight=large), Config(score="random"), seed=0).values.shape == (4, 3)
+    loud = make_evidence(input_rms=np.full(3, np.finfo(np.float32).max, np.float32))
+    assert score(loud, Config(score="random"), seed=0).values.shape == (4, 3)
 
 
 def test_magnitudes_by_hand():
