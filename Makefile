@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Data and result of the demo; `make demo DEMO="--seeds 3"` runs three seeds.
+# Options of the demo: `make demo DEMO="--seeds 3"` runs three seeds.
 DEMO ?=
 # How to become root for `make browser`.
 SUDO ?= $(if $(filter 0,$(shell id -u)),,sudo)
@@ -62,5 +62,5 @@ format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff format
 
 clean: ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

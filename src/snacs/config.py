@@ -7,13 +7,12 @@ the library branches on the preset: a preset is only a set of defaults.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
 
 SCORES = ("information", "acmi", "mint", "l1", "l2", "l2-activation", "random")
 SCALINGS = (
@@ -48,13 +47,8 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(
             f"{name!r} must be one of {', '.join(choices)}. "
-            f"Got {value!r}.{_closest(str(value), set(choices))}"
+            f"Got {value!r}.{closest(str(value), choices, most=1)}"
         )
-
-
-def _closest(word: str, words: set[str]) -> str:
-    close = difflib.get_close_matches(word, sorted(words), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _check_number(name: str, value: object) -> None:
@@ -228,7 +222,7 @@ class Config:
         known = {f.name for f in fields(Config)}
         for option in options:
             if option not in known:
-                raise InputError(f"There is no option {option!r}.{_closest(option, known)}")
+                raise InputError(f"There is no option {option!r}.{closest(option, known, most=1)}")
         chosen = PRESETS[name]
         if options.get("granularity") == "filter" and chosen.allocation == "tempered":
             # Measured for single connections only; a stream of filters runs through many layers.

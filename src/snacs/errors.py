@@ -7,6 +7,9 @@ anything else that escapes is a bug of ours.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class SnacsError(Exception):
     """Base class of every error that snacs raises on purpose."""
@@ -30,3 +33,13 @@ class RunFolderError(SnacsError, RuntimeError):
 
 class WorkerError(SnacsError, RuntimeError):
     """A worker process died; what other workers had finished is kept in the run folder."""
+
+
+def closest(word: str, words: Iterable[str], *, most: int = 3, alike: float = 0.6) -> str:
+    """A hint to put behind a message about an unknown word, or nothing.
+
+    >>> closest("unifrom", ["uniform", "global"])
+    " Did you mean 'uniform'?"
+    """
+    close = difflib.get_close_matches(word, sorted(words), n=most, cutoff=alike)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from snacs.config import Config, Goal
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
 from snacs.network.batches import (
     Forward,
     describe,
@@ -126,8 +125,7 @@ def _check_names(structure: Structure, config: Config) -> None:
         if name not in prunable:
             kept = {layer.name: layer.kept_because for layer in structure}
             why = f" It is kept: {kept[name]}." if name in kept else ""
-            close = difflib.get_close_matches(name, sorted(prunable), n=1)
-            hint = f" Did you mean {close[0]!r}?" if close and not why else ""
+            hint = "" if why else closest(name, prunable, most=1)
             raise InputError(f"'protect' names {name!r}, which is no prunable layer.{why}{hint}")
 
 

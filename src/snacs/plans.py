@@ -51,7 +51,8 @@ class Plan:
     delta : float or None
         The score (δ) above which connections stayed, if one was in force.
     notes : tuple of str
-        What the user should know: missing labels, imbalanced classes, layers left alone.
+        What the user should know: missing labels, imbalanced classes, protection
+        that was given up.
     facts : dict
         Versions, seed, hashes of model and images.
     """

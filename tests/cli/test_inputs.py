@@ -21,7 +21,7 @@ def _inputs(data: str) -> Inputs:
     images = Images(
         InMemory(torch.zeros(10, 1, 8, 8, dtype=torch.uint8)), torch.arange(10), {9: "nine"}
     )
-    return Inputs(SmallConvNet(), None, None, images, images, images, None, data)
+    return Inputs(SmallConvNet(), None, images, images, images, None, data)
 
 
 def _labels(batches) -> list[int]:
@@ -40,10 +40,10 @@ def test_cifar10_is_cut_in_the_middle_and_other_data_image_by_image():
 
 
 def test_training_images_can_be_few_and_stay_balanced():
-    found = _labels(_inputs("folder").some_train_batches(4, seed=0, count=8))
+    found = _labels(_inputs("folder").train_batches(4, seed=0, count=8))
     assert len(found) == 8
     assert len(set(found)) == 8
-    assert len(_labels(_inputs("folder").some_train_batches(4, seed=0, count=None))) == 8  # whole
+    assert len(_labels(_inputs("folder").train_batches(4, seed=0, count=None))) == 8  # whole
 
 
 def test_data_of_the_zoo_is_known_and_imagenette_looked_for(tmp_path, monkeypatch):

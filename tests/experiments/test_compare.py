@@ -222,3 +222,13 @@ def test_weights_and_data_are_found_by_themselves(weights, tmp_path, capsys, mon
     (folder / "small-conv.safetensors").write_bytes(b"")
     assert main(words) == 2
     assert "several weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["l2-uniform", "information-global", "mint-default"])
+def test_options_of_a_baseline_say_all_that_its_plan_depends_on(name):
+    found = method_of(name)
+    left = set(found.config.as_dict()) - set(found.options)
+    of_repair = {"repair", "refine", "batchnorm", "ridge"}
+    in_order = {"repair", "ridge"} if name.startswith("information") else set()
+    assert left == of_repair - in_order
+    assert not found.config.curves

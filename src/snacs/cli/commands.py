@@ -107,7 +107,7 @@ def prune_network(arguments: Arguments) -> None:
 def retrain(arguments: Arguments) -> None:
     earlier = read_run(arguments.run).get("arguments")
     known = earlier if isinstance(earlier, dict) else {}
-    if known.get("command") not in ("prune", "retrain") or not known.get("weights"):
+    if known.get("command") != "prune" or not known.get("weights"):
         raise RunFolderError(f"{arguments.run} is not the run folder of a `snacs prune`.")
     if arguments.epochs < 1:
         raise InputError(f"--epochs must be at least 1. Got {arguments.epochs}.")

@@ -131,7 +131,7 @@ def material_of(arguments: Arguments, inputs: Inputs) -> Material:
         calibration=lambda seed: inputs.calibration_batches(count, seed=seed),
         bn=lambda seed: inputs.bn_batches(count, seed=seed),
         train=lambda seed, batch: (
-            inputs.some_train_batches(batch, seed=seed, count=arguments.train_images).at_epoch
+            inputs.train_batches(batch, seed=seed, count=arguments.train_images).at_epoch
         ),
         test=inputs.test_half(half, arguments.test_images),
         half=half,

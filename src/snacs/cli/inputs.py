@@ -28,7 +28,6 @@ class Inputs:
     """A network with its weights, and the data to calibrate, train and test it on."""
 
     model: nn.Module
-    entry: Entry | None
     normalisation: Normalisation | None
     calibration: Images
     train: Images
@@ -48,10 +47,6 @@ class Inputs:
         chosen = self.calibration.balanced(min(count, len(self.calibration)), seed=seed)
         return chosen.batches(MEASURE_BATCH, shuffle=seed, augment=self.augment)
 
-    def train_batches(self, size: int, *, seed: int) -> Batches:
-        whole = len(self.train) >= size
-        return self.train.batches(size, shuffle=seed, augment=self.augment, drop_last=whole)
-
     def test_half(self, half: str, count: int | None = None) -> Batches:
         """Test images to choose on (``dev``), to report on (``report``) or ``all``, at most count.
 
@@ -69,7 +64,7 @@ class Inputs:
             images = images.subset(slice(-count, None))
         return images.batches(MEASURE_BATCH)
 
-    def some_train_batches(self, size: int, *, seed: int, count: int | None) -> Batches:
+    def train_batches(self, size: int, *, seed: int, count: int | None = None) -> Batches:
         """Training batches of all images, or of ``count`` balanced ones."""
         images = self.train
         if count is not None and count < len(images):
@@ -77,12 +72,9 @@ class Inputs:
         whole = len(images) >= size
         return images.batches(size, shuffle=seed, augment=self.augment, drop_last=whole)
 
-    def test_batches(self, count: int | None = None) -> Batches:
-        """All test images, or the last ``count``: on CIFAR-10 those nobody may choose on."""
-        few = count is not None and count < len(self.test)
-        return (self.test.subset(slice(-(count or 0), None)) if few else self.test).batches(
-            MEASURE_BATCH
-        )
+    def test_batches(self) -> Batches:
+        """All test images."""
+        return self.test.batches(MEASURE_BATCH)
 
 
 def open_model(arguments: argparse.Namespace) -> tuple[nn.Module, Entry | None]:
@@ -134,7 +126,6 @@ def open_inputs(arguments: argparse.Namespace) -> Inputs:
         )
     return Inputs(
         model,
-        entry,
         normalisation,
         calibration,
         split("train", outputs),

@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
         "layers",
         "Show what would be pruned, what not, and why: a dry run that needs no data.",
         "  snacs layers vgg16\n  snacs layers mypackage.net:build --shape 3,64,64",
-        network,
+        _network(weights="its weights, .safetensors (random ones: only shapes are shown)"),
         ignore,
         shown,
     ).add_argument(
@@ -137,7 +137,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--layer", action="append", default=[], metavar="NAME", help="layers whose masks to draw"
     )
     figure.add_argument("--title", help="above the figure (none)")
-    add_file_commands(add, network, shown)
+    pruned = _network(
+        "zoo name, package.module:factory or a .snacs file; bench: a run folder, too",
+        "its pruned weights, .safetensors; a .snacs file or a run folder holds its own (bench: "
+        "those that `snacs prune` would take)",
+    )
+    add_file_commands(add, pruned, shown)
     fetch = add(
         "data",
         "Fetch and check a data set.",
@@ -163,17 +168,15 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _network() -> argparse.ArgumentParser:
+def _network(
+    which: str = "zoo name or package.module:factory",
+    weights: str = "its trained weights, .safetensors (NET.safetensors or NET-*.safetensors in "
+    "$SNACS_WEIGHTS or ~/.cache/snacs/weights)",
+) -> argparse.ArgumentParser:
     parent = argparse.ArgumentParser(add_help=False)
     group = parent.add_argument_group("network")
-    group.add_argument("network", metavar="NET", help="zoo name or package.module:factory")
-    group.add_argument(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="its trained weights, .safetensors (NET.safetensors or NET-*.safetensors in "
-        "$SNACS_WEIGHTS or ~/.cache/snacs/weights)",
-    )
+    group.add_argument("network", metavar="NET", help=which)
+    group.add_argument("--weights", type=Path, metavar="FILE", help=weights)
     return parent
 
 
@@ -196,15 +199,20 @@ def _data() -> argparse.ArgumentParser:
         "--data",
         metavar="DATA",
         help="digits, cifar10[:folder], a folder of class folders (in train/ and test/ or val/, if "
-        "they are divided), or an .npz file with x and y (or x_train, y_train, x_test, …); without "
-        "a test part a fifth of each class is held out (what the zoo's network was trained on)",
+        "they are divided), or an .npz file with x and y (or x_train, y_train, x_test, …); of "
+        "data that is not divided a fifth of each class is held out (what the zoo's network was "
+        "trained on)",
     )
     group.add_argument("--images", type=int, metavar="N", help="calibration images (1000)")
     group.add_argument(
-        "--size", type=int, metavar="PIXELS", help="side of the images of a folder (theirs)"
+        "--size",
+        type=int,
+        metavar="PIXELS",
+        help="side of the images of a folder (the zoo network's; else theirs, if all are equal "
+        "squares, or 224)",
     )
-    group.add_argument("--mean", metavar="M,M,M", help="normalisation, if the weights carry none")
-    group.add_argument("--std", metavar="S,S,S", help="normalisation, if the weights carry none")
+    group.add_argument("--mean", metavar="M,M,M", help="normalisation (what the weights carry)")
+    group.add_argument("--std", metavar="S,S,S", help="normalisation (what the weights carry)")
     return parent
 
 

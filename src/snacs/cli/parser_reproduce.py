@@ -52,7 +52,8 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--weights", type=Path, metavar="FILE",
-        help="trained weights (NET-*.safetensors in $SNACS_WEIGHTS or ~/.cache/snacs/weights)",
+        help="trained weights (NET.safetensors or NET-*.safetensors in $SNACS_WEIGHTS or "
+        "~/.cache/snacs/weights)",
     )  # fmt: skip
     group.add_argument("--data", metavar="DATA", help="(cifar10; ResNet50: $SNACS_DATA/imagenette)")
     group.add_argument(

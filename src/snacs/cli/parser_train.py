@@ -31,7 +31,9 @@ def add_train(
         help="digits, cifar10[:folder], a folder of class folders, or an .npz file with x and y "
         "(what the zoo trains the network on)",
     )
-    data.add_argument("--size", type=int, metavar="PIXELS", help="side of the images (their own)")
+    data.add_argument(
+        "--size", type=int, metavar="PIXELS", help="side of the images (the zoo network's)"
+    )
     data.add_argument("--mean", metavar="M,M,M", help="normalisation (the zoo's)")
     data.add_argument("--std", metavar="S,S,S", help="normalisation (the zoo's)")
     group = parser.add_argument_group("training")

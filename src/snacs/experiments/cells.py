@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from snacs.config import Goal
+from snacs.config import Goal, check_choice
 from snacs.errors import InputError
 from snacs.experiments import torch_pruning
 from snacs.experiments.carrying import Carried
@@ -79,6 +79,7 @@ class Bench:
         stages: Sequence[str] | None = None,
     ) -> None:
         self.material, self.folder, self.watch = material, folder, watch
+        check_choice("start", start, STARTS)
         self.recipe, self.start, self.jobs = recipe, start, jobs
         self.stages = stages_of(stages, retrained=recipe is not None)
         self._job: tuple[int, Job] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from snacs.config import check_choice
 from snacs.network.layers import Ignore
 
 HALVES = ("dev", "report", "all")
@@ -45,3 +46,6 @@ class Material:
     network: str = ""
     data: str = ""
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_choice("half", self.half, HALVES)

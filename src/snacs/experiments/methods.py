@@ -56,8 +56,13 @@ BASELINE: dict[str, Any] = {
     "multiple": 16,
     "ties": "index",
     "silence": True,
+    "sequential": True,
+    "curves": False,
 }
-"""All options of a baseline's plan but its score and its allocation."""
+"""All options of a baseline's plan but its score and its allocation. Curves are measured where the
+allocation reads them; nobody looks at the others."""
+IN_ORDER: dict[str, Any] = {"repair": True, "ridge": 1e-3}
+"""What a plan depends on besides, if its connections are chosen layer after layer."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,8 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     options |= ALLOCATIONS[rest or "uniform"]
     if score == "mint":
         options["groups"] = MINT_GROUPS
+    if score == "information":
+        options |= IN_ORDER
     return Method(name, Config.preset("default", **options), options, follows=rest == "default")
 
 

@@ -28,7 +28,6 @@ from snacs.selection import select
 from snacs.streams import streams
 from snacs.values import BoolArray, LayerPlan, Structure
 
-NAME = "torch-pruning"
 _STEPS = 12  # of the bisection: MACs within 1/4096, finer than one filter
 _MOST = 0.97  # of a layer's filters
 

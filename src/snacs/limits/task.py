@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from snacs.config import Config, Goal
 from snacs.connections import check_scores, most_prunable, prune_order
-from snacs.errors import InputError, TargetError
+from snacs.errors import InputError, TargetError, closest
 from snacs.values import BoolArray, FloatArray, IntArray, Layer, Structure
 
 
@@ -122,11 +121,9 @@ def check_name(structure: Structure, name: str, option: str) -> None:
         )
     names = [layer.name for layer in structure.prunable]
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=3)
-        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise InputError(
-            f"{option!r} names layer {name!r}, which the network does not have.{hint} "
-            "'snacs layers' lists them."
+            f"{option!r} names layer {name!r}, which the network does not have."
+            f"{closest(name, names)} 'snacs layers' lists them."
         )
 
 

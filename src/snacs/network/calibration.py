@@ -286,7 +286,7 @@ def _check_labels(labels: IntArray, width: int, *, labelled: bool) -> None:
     if labelled and len(labels) < 2 * classes:
         raise InputError(
             f"{len(labels)} images are too few for {classes} classes: each class needs at least "
-            f"two. Ask for images={2 * classes} or more and provide them."
+            f"two. Ask for {2 * classes} or more (count=, --images) and provide them."
         )
 
 

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
 from snacs.network.batches import Forward, map_tensors, size_of
 from snacs.network.reasons import (
     Ignore,
-    close_names,
     ignored_layers,
     left_alone,
     own_parametrization,
@@ -95,7 +94,7 @@ def module_of(model: nn.Module, layer: Layer | str) -> nn.Module:
     name = layer if isinstance(layer, str) else layer.name
     modules: dict[str, nn.Module] = dict(model.named_modules())
     if name not in modules:
-        raise InputError(f"The network has no module {name!r}.{close_names(name, modules)}")
+        raise InputError(f"The network has no module {name!r}.{closest(name, modules, alike=0.4)}")
     return modules[name]
 
 

@@ -8,7 +8,6 @@ object back as it is, :func:`bake_` writes the zeros into it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 from torch.nn.utils import parametrize
 
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
 from snacs.network.silence import dead_filters, silent_norms
 from snacs.values import BoolArray, Structure
 
@@ -191,8 +190,7 @@ def _check(model: nn.Module, name: str, keep: BoolArray, structure: Structure | 
     """The mask as an array, or an error that names both sides of the mismatch."""
     modules = dict(model.named_modules())
     if name not in modules:
-        close = difflib.get_close_matches(name, modules, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = closest(name, modules, most=1)
         raise InputError(f"The network has no layer {name!r}, which a mask was given for.{hint}")
     module = modules[name]
     if not _has_tensor(module, "weight") or isinstance(module, _ConvTransposeNd):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
+from snacs.network.masking import Mask
 from snacs.network.trace import KINDS, NORMS, Seen, Trace, kind_of
 from snacs.values import NETWORK_INPUT, LeftAlone
 
@@ -42,8 +42,7 @@ def own_parametrization(module: nn.Module) -> bool:
     """Whether every parametrization of the weight is a mask of snacs (or there is none)."""
     if not parametrize.is_parametrized(module, "weight"):
         return True
-    # By name, because masking imports this file.
-    return all(type(each).__module__ == "snacs.network.masking" for each in _on_weight(module))
+    return all(isinstance(each, Mask) for each in _on_weight(module))
 
 
 def _on_weight(module: nn.Module) -> Iterator[nn.Module]:
@@ -217,7 +216,7 @@ def ignored_layers(modules: dict[str, nn.Module], ignore: Sequence[Ignore]) -> d
         if not hits:
             raise InputError(
                 f"ignore={shown!r} matches no convolution or linear layer of this network."
-                f"{close_names(str(shown), layers)}"
+                f"{closest(str(shown), layers, alike=0.4)}"
             )
         for name in hits:
             found.setdefault(name, f"ignored ({shown})")
@@ -237,8 +236,3 @@ def _matches(entry: Ignore, name: str, modules: dict[str, nn.Module]) -> bool:
             f"Got {entry!r}."
         )
     return entry in around or fnmatch.fnmatchcase(name, entry)
-
-
-def close_names(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.4)
-    return f" Did you mean {', '.join(repr(c) for c in close)}?" if close else ""

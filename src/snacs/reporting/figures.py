@@ -101,7 +101,7 @@ def _curves(plans: Mapping[str, Plan]) -> Figure:
         relative = plan.config.reading == "relative"
         colours = _depths(len(parts))
         for colour, part in zip(colours, parts, strict=True):
-            levels, accuracy = _read(part, relative)
+            levels, accuracy = _read(part, plan.config.cap, relative)
             axis.plot(100 * levels, 100 * accuracy, color=colour, linewidth=0.7)
             at = int(np.clip(round(part.limit * 100), 1, len(levels))) - 1
             if part.limit > 0:
@@ -117,13 +117,12 @@ def _curves(plans: Mapping[str, Plan]) -> Figure:
     return figure
 
 
-def _read(part: LayerPlan, relative: bool) -> tuple[Any, Any]:
+def _read(part: LayerPlan, cap: float, relative: bool) -> tuple[Any, Any]:
     curve = part.curve
     if curve is None:
         raise InputError(f"The layer {part.layer.name!r} has no SVM curve.")
-    if not relative:
-        return curve.levels, curve.accuracy
-    return curve.levels, np.minimum(curve.accuracy / (curve.base or 1.0), 1.0)
+    base = min(curve.base, cap) if relative and curve.base else 1.0
+    return curve.levels, np.minimum(np.minimum(curve.accuracy, cap) / base, 1.0)
 
 
 def _layers(plans: Mapping[str, Plan]) -> Figure:

@@ -16,10 +16,6 @@ from snacs.runtime.steps import Lowered, Segment, Step, TorchStep, Value
 Shapes = dict[fx.Node, tuple[int, ...]]
 
 
-class _Tracer(fx.Tracer):
-    """Goes into a user's modules, stops at torch's own."""
-
-
 class _Shapes(fx.Interpreter):
     """Runs the graph once and notes the shape of every tensor."""
 
@@ -43,7 +39,7 @@ def trace(model: nn.Module) -> fx.GraphModule:
         If torch.fx cannot follow its forward.
     """
     try:
-        tracer = _Tracer()
+        tracer = fx.Tracer()
         graph = tracer.trace(model)
     except Exception as error:  # anything that a user's forward may raise when run on proxies
         raise ModelError(

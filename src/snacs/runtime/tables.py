@@ -130,14 +130,12 @@ class Kept:
     ----------
     blocks : (blocks, 4), first filter, filters, first group, groups
     groups : (groups, 4), channel, index of the taps, first kernel, last kernel
-    taps : for each index of taps, as many tap numbers as the kernel takes
     rows : filter of each kernel, counted within its block
     weights : (kernels, taps)
     """
 
     blocks: Ints
     groups: Ints
-    taps: list[list[int]]
     rows: npt.NDArray[np.int32]
     weights: FloatArray
 
@@ -173,7 +171,6 @@ def keep(weight: FloatArray, *, groups: int, blocks: int, taps: Sequence[Sequenc
             [firsts, np.minimum(size, c_out - firsts), groups_of[:-1], np.diff(groups_of)], axis=1
         ),
         groups=found,
-        taps=[list(each) for each in taps],
         rows=(i - block * size).astype(np.int32),
         weights=parts[i, j, t],
     )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from snacs.scores.kernels import compiled
 
 FloatMatrix = NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def eliminate(
     covariance: NDArray[np.float64], cross: FloatMatrix, power: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], FloatMatrix]:  # pragma: no cover - compiled
+) -> tuple[NDArray[np.int64], FloatMatrix]:
     """Order of removal and target variance left unexplained after each, (filters, c_in) both.
 
     ``covariance`` (filters, c_in, c_in) is of the kernels' contributions, ``cross`` (filters, c_in)

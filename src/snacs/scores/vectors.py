@@ -33,7 +33,6 @@ AVAILABLE = _available()
 
 INT, SHORT, BYTE, FLOAT = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.FloatType()
 BYTES, FLOATS = ir.VectorType(BYTE, CHILDREN), ir.VectorType(FLOAT, 16)
-QUARTER = ir.VectorType(BYTE, 16)
 
 
 def inline(function: Any) -> Any:

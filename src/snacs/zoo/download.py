@@ -266,7 +266,8 @@ def _download(url: str, part: Path, progress: Progress | None) -> None:
         raise InputError(
             f"{url} could not be downloaded: {getattr(e, 'reason', None) or e}. Check the network "
             "and run the same command again (it goes on where it stopped), give a mirror with "
-            "--url, or a local copy with --source. Offline: scripts/cifar10_from_npm.py."
+            "--url, or a local copy with --source. Where only npm can be reached, a checkout has "
+            "scripts/cifar10_from_npm.py."
         ) from e
 
 

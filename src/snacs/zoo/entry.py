@@ -77,8 +77,8 @@ class Entry:
     build : callable without arguments
         Returns the freshly initialised network.
     shape : (channels, height, width) of one input image.
-    normalisation : of weights that carry none as metadata: what the published ones, named in
-        ``notes``, were trained with.
+    normalisation : of weights that carry none as metadata: what the published ones were
+        trained with.
     training : normalisation for training it anew, the paper's.
     data : the data set it is trained on by default, as ``open_data`` names it; None if it cannot
         be had by name.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
 from snacs.zoo.entry import Entry
 from snacs.zoo.networks import NETWORKS
 
@@ -42,7 +41,7 @@ def network(spec: str) -> tuple[Build, Entry | None]:
     module_name, colon, attribute = spec.partition(":")
     if not colon:
         raise InputError(
-            f"There is no network {spec!r} in the zoo.{_closest(spec, list(NETWORKS))} "
+            f"There is no network {spec!r} in the zoo.{closest(spec, NETWORKS)} "
             f"Give one of {', '.join(sorted(NETWORKS))}, or your own as package.module:factory."
         )
     if not module_name or not attribute:
@@ -92,7 +91,7 @@ def _attribute(module: Any, attribute: str, spec: str) -> Any:
             names = [name for name in dir(value) if not name.startswith("_")]
             raise InputError(
                 f"{module.__name__!r} ({getattr(module, '__file__', 'built in')}) has no "
-                f"{part!r}, which {spec!r} asks for.{_closest(part, names)}"
+                f"{part!r}, which {spec!r} asks for.{closest(part, names)}"
             )
         value = getattr(value, part)
     return value
@@ -124,8 +123,3 @@ def _current_folder_first() -> Iterator[None]:
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
-
-
-def _closest(word: str, words: list[str]) -> str:
-    close = difflib.get_close_matches(word, words, n=3)
-    return f" Did you mean {' or '.join(repr(name) for name in close)}?" if close else ""

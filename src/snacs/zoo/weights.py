@@ -136,7 +136,7 @@ def weights_folder() -> Path:
 
 
 def find_weights(network: str) -> Path | None:
-    """The one file ``network-….safetensors`` in :func:`weights_folder`, or None."""
+    """The one ``network.safetensors`` or ``network-….safetensors`` there is, or None."""
     folder = weights_folder()
     names = (f"{network}.safetensors", f"{network}-*.safetensors")
     found = sorted(path for name in names for path in folder.glob(name))

