@@ -110,6 +110,9 @@ class Config:
             (of an eighth of their width, if that is less): libraries are fast at whole vectors and
             fall back to slow paths otherwise.
         ties : "index" (exact counts) or "value" (equal scores go together, as in the paper).
+        coupling : power to which a score is multiplied by what is left on the other side of its
+            filters, so that more of them die on both sides (``snacs.coupling``); 0 for not at all.
+            Not where connections are chosen in order, nor with granularity="filter".
         silence : mask the BatchNorm of dead filters too.
     Repair, used by ``prune`` (``repair`` and ``ridge`` also by ``plan``)
         repair : least squares on the kept weights. Where connections are chosen in order, they are
@@ -153,6 +156,7 @@ class Config:
     granularity: str = "connection"
     multiple: int = 16
     ties: str = "index"
+    coupling: float = 0.0
     silence: bool = True
 
     repair: bool = True
@@ -203,6 +207,16 @@ class Config:
             _check_number("threshold", self.threshold)
         if self.threshold is not None and self.threshold_from is not None:
             raise InputError("Give 'threshold' or 'threshold_from', not both.")
+        _check_number("coupling", self.coupling)
+        if not 0 <= self.coupling < float("inf"):
+            raise InputError(f"'coupling' must not be negative. Got {self.coupling!r}.")
+        if self.coupling and self.granularity == "filter":
+            raise InputError("'coupling' is for single connections, not for granularity='filter'.")
+        if self.coupling and self.score == "information" and self.sequential:
+            raise InputError(
+                "'coupling' chooses all layers together, and score='information' one after the "
+                "other: give sequential=False, or another score, such as 'l2'."
+            )
         if self.limits and self.allocation != "manual":
             raise InputError("'limits' needs allocation='manual'.")
 

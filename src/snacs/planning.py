@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from snacs.coupling import couple
 from snacs.errors import TargetError
 from snacs.files import read_json, write_json
 from snacs.jobs import Job
@@ -53,6 +54,8 @@ SCORE_OPTIONS = (
     "groups",
     "scaling",
 )
+MAGNITUDES = ("l1", "l2", "l2-activation")
+"""Scores in the unit of an output, which squared are in that of its variance."""
 CURVE_OPTIONS = ("classes", "shares", "protect", "sensitivity", "granularity")
 
 
@@ -187,9 +190,17 @@ def decide(
         notes.append("No filter is protected: with protection the target could not be reached.")
         final = first
     protected = {name: rows[name][index] for name, index in choice.items()}
-    masks = select(
+    deciding = couple(
         job.structure,
         {name: result.values for name, result in scores.items()},
+        final.counts,
+        protected,
+        power=job.config.coupling,
+        squared=job.config.score in MAGNITUDES,
+    )
+    masks = select(
+        job.structure,
+        deciding,
         final.counts,
         protected,
         ties=job.config.ties,

@@ -24,10 +24,11 @@ def add_compare(
         "l2-activation, random), alone or with an allocation: l2-uniform (also l2), l2-global\n"
         "(one threshold), l2-tempered (between these two), l2-own (SVM curves of that score),\n"
         "l2-default (as much of every layer as the default takes), or torch-pruning (whole\n"
-        "filters, at as many MACs as the default; extra torch-pruning). A preset may have other\n"
-        "options: default+ridge=0.01, default+shares=0.1:0.2. The default chooses by another\n"
-        "score if no repair follows: before repair, compare with default+repair=false. All\n"
-        "methods are repaired in the column of that name, this one too.\n\n"
+        "filters, at as many MACs as the default; extra torch-pruning). Presets and scores may\n"
+        "have other options: default+ridge=0.01, default+shares=0.1:0.2, l2+coupling=0.5. The\n"
+        "default chooses by another score if no repair follows: before repair, compare with\n"
+        "default+repair=false. All methods are repaired in the column of that name, this one\n"
+        "too.\n\n"
         "Interrupted? The same command goes on where it stopped. Several processes may share\n"
         "a folder.",
         *parents,

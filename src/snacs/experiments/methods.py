@@ -55,6 +55,7 @@ BASELINE: dict[str, Any] = {
     "granularity": "connection",
     "multiple": 16,
     "ties": "index",
+    "coupling": 0.0,
     "silence": True,
     "sequential": True,
     "curves": False,
@@ -78,7 +79,7 @@ class Method:
     follows: bool = False
     """Whether its layers give as much as those of the default preset."""
     changed: frozenset[str] = frozenset()
-    """Options of a preset that this method has its own values of, those of repair included."""
+    """Options that this method was asked to have its own values of, those of repair included."""
     foreign: bool = False
     """Whether another program chooses the filters, at as many MACs as the default preset."""
 
@@ -109,22 +110,23 @@ def method_of(name: str, *, count: int = 1000) -> Method:
     'uniform'
     >>> method_of("default+refine=false").config.refine
     False
+    >>> method_of("l2-default+coupling=0.5").config.coupling
+    0.5
     """
-    if name in PRESETS:
-        return preset_method(name, name, count=count)
-    if name.split("+")[0] in PRESETS:
-        preset, *changes = name.split("+")
-        return preset_method(name, preset, count=count, **dict(map(_change, changes)))
+    plain, *texts = name.split("+")
+    changes = dict(map(_change, texts))
+    if plain in PRESETS:
+        return preset_method(name, plain, count=count, **changes)
     if name == "torch-pruning":
         chosen: dict[str, Any] = {**BASELINE, "count": count, "score": "l2"}
         return Method(name, Config.preset("default", **chosen), {"name": name}, foreign=True)
-    score = next((s for s in sorted(SCORES, key=len, reverse=True) if _starts(name, s)), None)
-    rest = "" if score is None else name[len(score) + 1 :]
+    score = next((s for s in sorted(SCORES, key=len, reverse=True) if _starts(plain, s)), None)
+    rest = "" if score is None else plain[len(score) + 1 :]
     if score is None or (rest and rest not in ALLOCATIONS):
         raise InputError(
             f"There is no method {name!r}. Give a preset ({', '.join(PRESETS)}) or a score "
             f"({', '.join(SCORES)}), alone or with an allocation ({', '.join(ALLOCATIONS)}): "
-            "l2-global; a preset with other options: default+repair=false; or torch-pruning."
+            "l2-global; either with other options: default+repair=false; or torch-pruning."
         )
     options: dict[str, Any] = {**BASELINE, "count": count, "score": score}
     options |= ALLOCATIONS[rest or "uniform"]
@@ -132,7 +134,14 @@ def method_of(name: str, *, count: int = 1000) -> Method:
         options["groups"] = MINT_GROUPS
     if score == "information":
         options |= IN_ORDER
-    return Method(name, Config.preset("default", **options), options, follows=rest == "default")
+    options |= changes
+    return Method(
+        name,
+        Config.preset("default", **options),
+        options,
+        follows=rest == "default",
+        changed=frozenset(changes),
+    )
 
 
 def preset_method(name: str, preset: str, *, count: int = 1000, **changes: Any) -> Method:
