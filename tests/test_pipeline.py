@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import snacs
+from snacs.errors import InputError
 from snacs.store import Run
 from snacs.zoo.data import open_data
 from snacs.zoo.entry import seeded
@@ -454,3 +455,15 @@ def test_numpy_and_namedtuple_batches_are_read(trained, digits):
     for other in plans[1:]:
         for name, mask in plans[0].masks.items():
             np.testing.assert_array_equal(other.masks[name], mask)
+
+
+def test_what_is_no_network_or_no_plan_is_named(pruned, digits):
+    image = torch.rand(2, 1, 8, 8)
+    for verb in (snacs.compact, snacs.compile):
+        with pytest.raises(InputError, match=r"Got Pruned\. The network .* is its \.model"):
+            verb(pruned, image)
+    with pytest.raises(InputError, match=r"torch\.nn\.Module\. Got str"):
+        snacs.compact("network", image)
+    with pytest.raises(InputError, match=r"Plan\.load"):
+        snacs.apply_(SmallConvNet(), "runs/plan")
+    assert pruned.plan.facts["input_shape"] == [1, 8, 8]

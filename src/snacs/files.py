@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -40,6 +41,8 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Let ``fill`` write into a fresh sibling folder, then swap it in for ``folder``."""
     with clear_disk_errors(folder):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file. Give the name of a folder to write.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
@@ -60,21 +63,35 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             raise
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file beside ``path``, which takes its place in one step if all goes well."""
+    with clear_disk_errors(path):
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is a folder or a device. Give the name of a file to write.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        except FileNotFoundError as error:
+            raise RunFolderError(
+                f"Could not write {path}: no file can be made in {path.parent}. Choose another "
+                "folder."
+            ) from error
+        os.close(handle)
+        fresh = Path(name)
+        try:
+            yield fresh
+            _sync(fresh)
+            fresh.chmod(0o644)
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Replace a file in one step."""
-    with clear_disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(fresh).chmod(0o644)
-            os.replace(fresh, path)
-        except BaseException:
-            Path(fresh).unlink(missing_ok=True)
-            raise
+    with replacing(path) as fresh:
+        fresh.write_bytes(content)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -90,6 +107,12 @@ def read_json(path: Path) -> Any:
         raise
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path} is not a readable JSON file: {error}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _sync(file: Path) -> None:

@@ -26,6 +26,7 @@ from snacs.network.batches import (
 from snacs.network.batches import run as run_network
 from snacs.network.calibration import Calibration, gather
 from snacs.network.layers import Ignore, find_structure
+from snacs.network.masking import check_network
 from snacs.reporting.progress import Watch
 from snacs.store import Run, key_of
 from snacs.values import Structure
@@ -101,6 +102,7 @@ def make_job(
         "model": fingerprint(model),
         "outputs": _outputs_of(model, calibration.batches[0], forward),
         "images": calibration.sha256,
+        "input_shape": list(next(tensors_of(calibration.batches[0])).shape[1:]),
         "versions": versions(),
         "threads": torch.get_num_threads(),
     }
@@ -110,8 +112,7 @@ def make_job(
 
 
 def _check(model: Any, seed: Any, jobs: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise InputError(f"'model' must be a torch.nn.Module. Got {type(model).__name__}.")
+    check_network(model)
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise InputError(f"'seed' must be a whole number of at least 0. Got {seed!r}.")
     if jobs is not None and (not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1):

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from snacs.config import Config, Goal
+from snacs.errors import InputError
 from snacs.jobs import Images, fingerprint, make_job, repeatable, shape_of
 from snacs.limits import check_goal
 from snacs.network import masking
@@ -233,6 +234,12 @@ def apply_(model: nn.Module, plan: Plan) -> list[str]:
     The dense weights stay underneath: :func:`snacs.remove_` brings them back,
     :func:`snacs.bake_` makes the zeros permanent.
     """
+    masking.check_network(model)
+    if not isinstance(plan, Plan):
+        raise InputError(
+            "'plan' must be a Plan: what snacs.plan made, or snacs.Plan.load(folder). Got "
+            f"{type(plan).__name__}."
+        )
     return masking.apply_(model, plan.masks, structure=plan.structure, silence=plan.config.silence)
 
 

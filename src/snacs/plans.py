@@ -113,7 +113,7 @@ class Plan:
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the plan as a folder, in one step; an older plan there is replaced."""
         target = Path(folder)
-        if target.exists() and not (target / "plan.json").exists() and any(target.iterdir()):
+        if target.is_dir() and not (target / "plan.json").exists() and any(target.iterdir()):
             raise InputError(f"{target} exists and holds no plan; give another folder.")
         write_folder(target, self.write_into)
 

@@ -23,7 +23,7 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from snacs.errors import InputError, RunFolderError
-from snacs.files import clear_disk_errors, read_json, write_folder, write_json
+from snacs.files import clear_disk_errors, read_json, sha256_of, write_folder, write_json
 
 FORMAT = "snacs-run"
 VERSION = 1
@@ -154,14 +154,14 @@ def _ours_unfinished(path: Path) -> bool:
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The facts of a run folder; raises if it is not one of ours."""
-    if not folder.exists():
+    if not folder.is_dir():
         raise RunFolderError(f"There is no run folder {folder}.")
     try:
         mark = read_json(folder / _MARK)
     except FileNotFoundError as error:
         raise RunFolderError(
-            f"{folder} is not a run folder of snacs ({_MARK} is missing), and not empty. "
-            "Give a new or empty folder; nothing in it was touched."
+            f"{folder} is not a run folder of snacs: {_MARK} is missing. Nothing in it was "
+            "touched; to begin a run give a new or empty folder."
         ) from error
     except InputError as error:
         raise RunFolderError(f"{error}. Give another folder.") from error
@@ -176,11 +176,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def _sign(path: Path) -> dict[str, Any]:
-    with path.open("rb") as stream:
-        return {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.file_digest(stream, "sha256").hexdigest(),
-        }
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def _damaged(folder: Path, what: str) -> str:

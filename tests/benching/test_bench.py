@@ -40,6 +40,8 @@ def test_rows_layers_and_notes():
         assert row["rounds"] >= 5
         assert row["file_mb"] > 0
         assert row["of_ideal"] == pytest.approx(row["speedup_best"] / row["ideal"], rel=0.01)
+    files = {row["what"]: row["file_mb"] for row in found.rows}
+    assert files["torch, dense"] >= 4 * sum(p.numel() for p in model.parameters()) / 1e6
     ideal = {row["what"]: row["ideal"] for row in found.rows}
     # 8·27·36 + 32·36 MACs; compacted 4·27·36 + 16·36; kept (3·27 + 9)·36 + 16·36.
     assert ideal["torch, dense"] == 1
@@ -84,5 +86,7 @@ def test_the_verdict_says_plainly_when_nothing_is_gained():
 def test_wrong_arguments_are_named():
     with pytest.raises(InputError, match="batch sizes of at least 1"):
         snacs.bench(half_dead(), torch.randn(2, 3, 6, 6), batches=(0,))
+    with pytest.raises(InputError, match="positive time"):
+        snacs.bench(half_dead(), torch.randn(2, 3, 6, 6), seconds=float("nan"))
     with pytest.raises(InputError, match="example batch"):
         snacs.bench(half_dead(), "images")

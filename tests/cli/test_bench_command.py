@@ -57,13 +57,28 @@ def test_a_plan_and_a_run_folder(capsys, three, tmp_path):
     found = shown(capsys, "small-conv", "--masks", str(run / "plan"))
     assert found["rows"][2]["ideal"] > 1.5
     assert main(["bench", str(run), *QUICK]) == 2
-    assert "holds no pruned network" in capsys.readouterr().err
-    snacs.apply_(model, plan)
-    snacs.bake_(model)
-    save_weights(model, run / "pruned.safetensors", normalisation=None)
-    again = shown(capsys, str(run))
-    assert again["rows"][2]["ideal"] == pytest.approx(found["rows"][2]["ideal"], rel=1e-3)
+    assert "no network that was pruned by its plan" in capsys.readouterr().err
+
+
+def test_a_run_folder_and_a_later_plan_in_it(capsys, three, tmp_path):
+    torch.manual_seed(0)
+    weights, run = tmp_path / "w.safetensors", tmp_path / "run"
+    save_weights(NETWORKS["small-conv"].build(), weights, normalisation=None)
+    common = ["small-conv", "--weights", str(weights), "--data", "digits", "--images", "60"]
+    common += ["--run", str(run), "--score", "l2", "--no-repair", "--quiet"]
+    assert main(["prune", *common, "--target", "0.6"]) == 0
+    capsys.readouterr()
+    found = shown(capsys, str(run))
+    assert found["rows"][2]["ideal"] > 1.5
     assert read_findings(run).bench[0]["what"] == three[0]
+    small = tmp_path / "small.snacs"
+    assert main(["compact", str(run), "-o", str(small)]) == 0
+    assert snacs.artifact.inspect(small).provenance["network"] == "small-conv"
+    assert main(["plan", *common, "--target", "0.3"]) == 0
+    capsys.readouterr()
+    assert main(["bench", str(run), *QUICK]) == 2  # the weights are of the plan before
+    assert "no network that was pruned by its plan" in capsys.readouterr().err
+    assert read_findings(run).bench == ()  # and so are the times
 
 
 @pytest.mark.parametrize(

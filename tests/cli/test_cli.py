@@ -120,7 +120,9 @@ def test_a_network_of_the_users_own_and_a_folder_of_images(tmp_path):
     [
         (["layers", "resnet65"], "resnet56"),
         (["layers", "nowhere.net:build", "--shape", "3,8,8"], "no Python module"),
-        (["layers", "small-conv", "--shape", "3;8"], "C,H,W"),
+        (["layers", "small-conv", "--shape", "3;8"], "positive numbers"),
+        (["layers", "small-conv", "--shape", "1,-8,8"], "positive numbers"),
+        (["compare", "small-conv", "--weights", "W", "--images", "0"], "--images must be at least 1"),
         (["prune", "small-conv", "--data", "digits", "--target", "0.5"], "--weights"),
         (["prune", "small-conv", "--weights", "gone.safetensors", "--data", "digits"], "gone"),
         (["plan", "small-conv", "--weights", "W", "--data", "gone/", "--target", "0.5"], "gone"),
@@ -161,6 +163,14 @@ def test_usage_errors_exit_with_2(capsys):
         main(["plan", "small-conv", "--target", "much"])
     assert caught.value.code == 2
     assert "not a fraction" in capsys.readouterr().err
+
+
+def test_an_unknown_option_gets_a_hint_and_no_prefix_is_guessed(capsys):
+    for typed, meant in (("--retain", "--retrain"), ("--scor", "--score")):
+        with pytest.raises(SystemExit) as caught:
+            main(["prune", "small-conv", typed, "5"])
+        assert caught.value.code == 2
+        assert f"Did you mean '{meant}'? See snacs prune --help" in capsys.readouterr().err
 
 
 def test_help_teaches_without_importing_torch(tmp_path):

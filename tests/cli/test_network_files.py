@@ -72,3 +72,16 @@ def test_compact_then_export(
 def test_mistakes(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_is_read_is_not_written_over(
+    pruned: tuple[Path, torch.nn.Module], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights, _ = pruned
+    before = weights.read_bytes()
+    words = ["export", "small-conv", "--weights", str(weights)]
+    assert main([*words, "--safetensors", str(weights)]) == 2
+    assert "Give the output another name" in capsys.readouterr().err
+    assert weights.read_bytes() == before
+    assert main([*words, "--safetensors", str(tmp_path)]) == 2
+    assert "folder or a device" in capsys.readouterr().err

@@ -86,11 +86,27 @@ def test_pickled_arrays_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be read as \.npz"):
         open_data(str(path), split="all")
     path.write_bytes(b"hello")
-    with pytest.raises(InputError, match=r"cannot be read as \.npz"):
+    with pytest.raises(InputError, match=r"cannot be read as \.npz") as caught:
         open_data(str(path), split="all")
+    assert "allow_pickle" not in str(caught.value)  # numpy's advice would be an unsafe one
     with path.open("wb") as stream:
         np.save(stream, np.zeros(3))
     with pytest.raises(InputError, match="one bare array"):
         open_data(str(path), split="all")
     with pytest.raises(InputError, match="no file"):
         open_data(str(tmp_path / "none.npz"), split="all")
+
+
+def test_parts_of_two_shapes_are_refused(tmp_path: Path) -> None:
+    path, y = tmp_path / "two.npz", np.arange(6) % 2
+    x, other = np.zeros((6, 8, 8), np.uint8), np.zeros((6, 6, 6), np.uint8)
+    np.savez(path, x_train=x, y_train=y, x_test=other, y_test=y)
+    with pytest.raises(InputError, match=r"one shape.*x_train \(8, 8\), x_test \(6, 6\)"):
+        open_data(str(path), split="train")
+
+
+def test_too_few_to_hold_some_out_is_said_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "ten.npz"
+    np.savez(path, x=np.zeros((2, 4, 4), np.uint8), y=np.arange(2))
+    with pytest.raises(InputError, match=r"ten\.npz to hold some out for a test"):
+        open_data(str(path), split="test")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from snacs.artifact import save
+from snacs.artifact import save, save_state_dict
 from snacs.errors import InputError, ModelError
 from snacs.network.compact import compact
 from snacs.network.compaction.cutting import plain_copy
@@ -32,6 +32,7 @@ class Contender:
     call : runs it on a batch
     macs : multiply-adds per image that it computes
     file : what it is loaded from; None where the network cannot be written without its code
+    bytes : of its weights on disk
     kind : "torch", "onnx" or "sparse", how a fresh process has to load the file
     """
 
@@ -39,6 +40,7 @@ class Contender:
     call: Callable[[Tensor], Any]
     macs: int
     file: Path | None
+    bytes: int | None
     kind: str
 
 
@@ -59,14 +61,15 @@ def assemble(model: nn.Module, example: Tensor, folder: Path, *, onnx: bool) -> 
     fast = compile_network(small, example)
     whole, left = count_macs(plain, example), count_macs(small, example)
     kept = count_macs(small, example, kept=True)
-    files = {
-        "whole": _saved(plain, folder / "dense.snacs", example, notes),
-        "small": _saved(small, folder / "compacted.snacs", example, notes),
-    }
+    # A .snacs file leaves out what is pruned: plain weights are what the dense network takes.
+    dense = save_state_dict(plain, folder / "dense.safetensors")
+    file = _saved(plain, folder / "dense.snacs", example, notes)
+    packed = _saved(small, folder / "compacted.snacs", example, notes)
+    size = None if packed is None else packed.stat().st_size
     found = [
-        Contender(DENSE, plain, whole, files["whole"], "torch"),
-        Contender("torch, compacted", small, left, files["small"], "torch"),
-        Contender(SPARSE, fast, kept, files["small"], "sparse"),
+        Contender(DENSE, plain, whole, file, dense, "torch"),
+        Contender("torch, compacted", small, left, packed, size, "torch"),
+        Contender(SPARSE, fast, kept, packed, size, "sparse"),
     ]
     if onnx:
         for name, network, macs in (("dense", plain, whole), ("compacted", small, left)):
@@ -74,7 +77,8 @@ def assemble(model: nn.Module, example: Tensor, folder: Path, *, onnx: bool) -> 
             try:
                 export(network, example, path, compact=False)
                 call = session(path)
-                found.append(Contender(f"onnxruntime, {name}", call, macs, path, "onnx"))
+                size = path.stat().st_size
+                found.append(Contender(f"onnxruntime, {name}", call, macs, path, size, "onnx"))
             except (InputError, ModelError) as error:
                 notes.append(f"onnxruntime, {name}: {error}")
     return Field(tuple(found), tuple(dict.fromkeys(notes)), fast)

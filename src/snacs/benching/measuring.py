@@ -77,7 +77,7 @@ def bench(
     -------
     Bench
     """
-    if not batches or min(batches) < 1 or seconds <= 0:
+    if not batches or min(batches) < 1 or not 0 < seconds < float("inf"):
         raise InputError(
             f"bench needs batch sizes of at least 1 and a positive time. Got {list(batches)} and "
             f"{seconds}."
@@ -160,7 +160,7 @@ def _rows(
                 "ideal": round(ideal, 3),
                 "of_ideal": round(best[DENSE] / best[each.name] / ideal, 3),
                 "peak_mb": None if peak is None else round(peak / 1e6, 1),
-                "file_mb": None if each.file is None else round(each.file.stat().st_size / 1e6, 3),
+                "file_mb": None if each.bytes is None else round(each.bytes / 1e6, 3),
                 "threads": torch.get_num_threads(),
                 "rounds": len(times[each.name]),
             }

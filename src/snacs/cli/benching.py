@@ -7,21 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from snacs.artifact import inspect, load
 from snacs.benching import Bench, bench
-from snacs.cli.inputs import example, open_model
+from snacs.cli.opening import open_pruned
 from snacs.cli.showing import out, say
-from snacs.errors import InputError, RunFolderError
+from snacs.errors import InputError
 from snacs.experiments.gammas import largest_kernels, paper_limits
-from snacs.files import write_json
+from snacs.files import sha256_of, write_json
 from snacs.network.masking import apply_
 from snacs.plans import Plan
 from snacs.reporting import terminal
-from snacs.reporting.folder import run_below
-from snacs.store import read_run
-from snacs.zoo.weights import find_weights
 
 Arguments = argparse.Namespace
 
@@ -48,7 +44,8 @@ def bench_network(arguments: Arguments) -> None:
             raise InputError(f"--threads must be at least 1. Got {arguments.threads}.")
         torch.set_num_threads(arguments.threads)
     batches = _batches(arguments.batches)
-    folder, model, images = _open(arguments)
+    opened = open_pruned(arguments, any_weights=True)
+    folder, model, images = opened.folder, opened.model, opened.images
     if arguments.masks is not None:
         _mask_(model, arguments.network, arguments.masks)
     found = bench(
@@ -61,9 +58,12 @@ def bench_network(arguments: Arguments) -> None:
         progress=None if arguments.quiet or arguments.json else lambda text: say(arguments, text),
     )
     target = arguments.run or folder
+    facts = found.as_dict()
+    if folder is not None:  # so that a report knows which network was measured
+        facts["weights_sha256"] = sha256_of(arguments.weights)
     if target is not None:
-        write_json(target / "bench.json", found.as_dict())
-    out(arguments, found.as_dict(), *_tables(found, layers=arguments.layers))
+        write_json(target / "bench.json", facts)
+    out(arguments, facts, *_tables(found, layers=arguments.layers))
     if target is not None:
         say(arguments, f"Kept in {target / 'bench.json'}; `snacs report {target}` shows it.")
 
@@ -73,33 +73,6 @@ def _batches(text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"--batches must be numbers like 1,16,64. Got {text!r}.") from None
-
-
-def _open(arguments: Arguments) -> tuple[Path | None, nn.Module, Tensor]:
-    """The run folder, if it is one; the network; and two images for it."""
-    path = Path(arguments.network)
-    if path.suffix == ".snacs":
-        if arguments.weights is not None:
-            raise InputError(f"{path} holds its own weights; leave --weights out.")
-        shape = inspect(path).provenance.get("input_shape")
-        if arguments.shape is None and isinstance(shape, list) and shape:
-            arguments.shape = ",".join(str(side) for side in shape)
-        return None, load(path), example(arguments, None)
-    folder = None
-    if path.is_dir():
-        folder = run_below(path)
-        known = read_run(folder).get("arguments")
-        name = known.get("network") if isinstance(known, dict) else None
-        if not isinstance(name, str) or not (folder / "pruned.safetensors").exists():
-            raise RunFolderError(
-                f"{path} holds no pruned network: `snacs prune` writes one. For the masks of a "
-                f"plan give its network: snacs bench NET --masks {path / 'plan'}."
-            )
-        arguments.network, arguments.weights = name, folder / "pruned.safetensors"
-    if arguments.weights is None:
-        arguments.weights = find_weights(arguments.network)
-    model, entry = open_model(arguments)
-    return folder, model, example(arguments, entry)
 
 
 def _mask_(model: nn.Module, network: str, masks: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from snacs.config import Config
-from snacs.errors import InputError
+from snacs.errors import InputError, closest
 from snacs.network.batches import evaluating, logits_of, move, run
 from snacs.zoo.data import Batches, Images, open_data
 from snacs.zoo.data.cifar import data_folder
@@ -92,14 +92,20 @@ def open_inputs(arguments: argparse.Namespace) -> Inputs:
     Weights and data that were not named are looked for where the zoo keeps them, and noted in the
     arguments as if they had been typed.
     """
+    for name in ("images", "jobs"):
+        value = getattr(arguments, name, None)
+        if value is not None and value < 1:
+            raise InputError(f"--{name} must be at least 1. Got {value}.")
     if arguments.weights is None:
         arguments.weights = find_weights(arguments.network)
     if arguments.weights is None:
+        zoo = ":" not in arguments.network
         raise InputError(
-            f"Give the trained weights of {arguments.network}: --weights FILE.safetensors, or put "
-            f"{arguments.network}-….safetensors into {weights_folder()} ($SNACS_WEIGHTS). "
-            "Pruning an untrained network would tell nothing."
-        )
+            f"Give the trained weights of {arguments.network}: --weights FILE.safetensors"
+            + (f", or put {arguments.network}-….safetensors into {weights_folder()} "
+               "($SNACS_WEIGHTS)" if zoo else "")
+            + ". Pruning an untrained network would tell nothing."
+        )  # fmt: skip
     model, entry = open_model(arguments)
     arguments.data = arguments.data or default_data(arguments.network, entry)
     given = typed_normalisation(arguments)
@@ -142,9 +148,10 @@ def default_data(name: str, entry: Entry | None) -> str:
     folder = data_folder() / "imagenette"
     if entry is not None and folder.is_dir():
         return str(folder)
+    looked = f" (Looked for {folder}; $SNACS_DATA names the folder of data sets.)" if entry else ""
     raise InputError(
         f"Say which images {name} is for: --data cifar10, a folder of class folders, or an .npz "
-        f"file. (Looked for {folder}; $SNACS_DATA names the folder of data sets.)"
+        f"file.{looked}"
     )
 
 
@@ -163,7 +170,11 @@ def example(arguments: argparse.Namespace, entry: Entry | None) -> torch.Tensor:
         try:
             shape = tuple(int(side) for side in arguments.shape.split(","))
         except ValueError:
-            raise InputError(f"--shape must be C,H,W. Got {arguments.shape!r}.") from None
+            shape = ()
+        if not shape or min(shape) < 1:
+            raise InputError(
+                f"--shape must be positive numbers like 3,224,224. Got {arguments.shape!r}."
+            )
     elif entry is not None:
         shape = entry.shape
     else:
@@ -186,7 +197,8 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         if not equals:
             raise InputError(f"--set takes OPTION=VALUE. Got {pair!r}.")
         if name not in (known := [field.name for field in fields(Config)]):
-            raise InputError(f"--set has no option {name!r}. It takes {', '.join(known)}.")
+            hint = closest(name, known) or f" It takes {', '.join(known)}."
+            raise InputError(f"--set has no option {name!r}.{hint}")
         try:
             chosen[name] = json.loads(text)
         except json.JSONDecodeError:

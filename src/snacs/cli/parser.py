@@ -1,16 +1,28 @@
-"""Arguments of all commands. Options that commands share stand in parent parsers, once."""
+"""Arguments of all commands; what several of them share stands in ``parser_shared``."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from snacs import __version__
 from snacs.cli.parser_compare import add_compare
 from snacs.cli.parser_files import add_file_commands
 from snacs.cli.parser_reproduce import add_reproduce
+from snacs.cli.parser_shared import (
+    add_training,
+    fraction,
+    of_data,
+    of_goal,
+    of_ignore,
+    of_network,
+    of_options,
+    of_output,
+    of_work,
+)
 from snacs.cli.parser_train import add_train
-from snacs.config import ALLOCATIONS, PRESETS, SCORES
+from snacs.errors import closest
 
 _ABOUT = """\
 Prune a PyTorch network by what its connections carry.
@@ -44,15 +56,16 @@ def build_parser() -> argparse.ArgumentParser:
             epilog=f"examples:\n{examples}",
             parents=list(parents),
             formatter_class=_Raw,
+            allow_abbrev=False,
         )
 
-    network, data, goal, options, work = _network(), _data(), _goal(), _options(), _work()
-    ignore, shown = _ignore(), _shown()
+    network, data, goal, options, work = of_network(), of_data(), of_goal(), of_options(), of_work()
+    ignore, shown = of_ignore(), of_output()
     add(
         "layers",
         "Show what would be pruned, what not, and why: a dry run that needs no data.",
         "  snacs layers vgg16\n  snacs layers mypackage.net:build --shape 3,64,64",
-        _network(weights="its weights, .safetensors (random ones: only shapes are shown)"),
+        of_network(weights="its weights, .safetensors (random ones: only shapes are shown)"),
         ignore,
         shown,
     ).add_argument(
@@ -89,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
         shown,
     )
     prune.add_argument("--retrain", type=int, default=0, metavar="EPOCHS", help="epochs (none)")
-    _training(prune)
+    add_training(prune)
     retrain = add(
         "retrain",
         "Retrain the network of a finished `snacs prune` run, with its masks on.",
@@ -101,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     retrain.add_argument("run", type=Path, metavar="RUN", help="run folder of `snacs prune`")
     retrain.add_argument("--epochs", type=int, required=True, help="how many epochs")
-    _training(retrain)
+    add_training(retrain)
     add_train(add, shown)
     add_compare(add, network, ignore, data, work, shown)
     report = add(
@@ -137,7 +150,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--layer", action="append", default=[], metavar="NAME", help="layers whose masks to draw"
     )
     figure.add_argument("--title", help="above the figure (none)")
-    pruned = _network(
+    pruned = of_network(
         "zoo name, package.module:factory or a .snacs file; bench: a run folder, too",
         "its pruned weights, .safetensors; a .snacs file or a run folder holds its own (bench: "
         "those that `snacs prune` would take)",
@@ -163,149 +176,9 @@ def build_parser() -> argparse.ArgumentParser:
         shown,
     )
     demo.add_argument("--seeds", type=int, default=1, help="runs with different seeds (1)")
-    demo.add_argument("--target", type=_fraction, default=0.8, help="fraction to remove (0.8)")
+    demo.add_argument("--target", type=fraction, default=0.8, help="fraction to remove (0.8)")
     demo.add_argument("--run", type=Path, default=Path("runs/demo"), help="folder (runs/demo)")
     return parser
-
-
-def _network(
-    which: str = "zoo name or package.module:factory",
-    weights: str = "its trained weights, .safetensors (NET.safetensors or NET-*.safetensors in "
-    "$SNACS_WEIGHTS or ~/.cache/snacs/weights)",
-) -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("network")
-    group.add_argument("network", metavar="NET", help=which)
-    group.add_argument("--weights", type=Path, metavar="FILE", help=weights)
-    return parent
-
-
-def _ignore() -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    parent.add_argument(
-        "--ignore",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="layer or pattern to keep whole",
-    )
-    return parent
-
-
-def _data() -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("data")
-    group.add_argument(
-        "--data",
-        metavar="DATA",
-        help="digits, cifar10[:folder], a folder of class folders (in train/ and test/ or val/, if "
-        "they are divided), or an .npz file with x and y (or x_train, y_train, x_test, …); of "
-        "data that is not divided a fifth of each class is held out (what the zoo's network was "
-        "trained on)",
-    )
-    group.add_argument("--images", type=int, metavar="N", help="calibration images (1000)")
-    group.add_argument(
-        "--size",
-        type=int,
-        metavar="PIXELS",
-        help="side of the images of a folder (the zoo network's; else theirs, if all are equal "
-        "squares, or 224)",
-    )
-    group.add_argument("--mean", metavar="M,M,M", help="normalisation (what the weights carry)")
-    group.add_argument("--std", metavar="S,S,S", help="normalisation (what the weights carry)")
-    return parent
-
-
-def _goal() -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("how far")
-    group.add_argument(
-        "--target",
-        type=_fraction,
-        metavar="T",
-        help="fraction of the weights to remove: 0.7 or 70%%",
-    )
-    group.add_argument(
-        "--tolerance",
-        type=_fraction,
-        metavar="T",
-        help="instead: how much of its SVM accuracy a layer may lose; the fraction follows",
-    )
-    group.add_argument(
-        "--budget", choices=["parameters", "macs"], default="parameters", help="what T counts"
-    )
-    return parent
-
-
-def _options() -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("method (nothing here needs to be set)")
-    group.add_argument("--preset", choices=list(PRESETS), default="default", help="(default)")
-    group.add_argument("--score", choices=SCORES, help="(information; paper: acmi)")
-    group.add_argument(
-        "--allocation",
-        choices=ALLOCATIONS,
-        help="how the target is shared out (tempered, whole filters uniform; paper: svm)",
-    )
-    group.add_argument(
-        "--granularity", choices=["connection", "filter"], help="what goes (connection)"
-    )
-    group.add_argument(
-        "--no-repair",
-        action="store_true",
-        help="mask only: no least squares, no BatchNorm; what stays is then chosen to serve as is",
-    )
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="OPTION=VALUE",
-        help="any option of snacs.Config, as JSON: --set view=layer --set shifts=8",
-    )
-    return parent
-
-
-def _work() -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("work")
-    group.add_argument(
-        "--run",
-        type=Path,
-        metavar="FOLDER",
-        help="run folder (runs/NET; compare: runs/compare-NET)",
-    )
-    group.add_argument("--seed", type=int, default=0, help="(0)")
-    group.add_argument("--jobs", type=int, metavar="N", help="worker processes (one per core)")
-    return parent
-
-
-def _training(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--recipe",
-        default="short",
-        help="how to retrain, by name (short: the dense network teaches); also brief, scratch and "
-        "the paper's train-NET and retrain-NET, squeezed to the epochs",
-    )
-    parser.add_argument("--batch-size", type=int, default=128, help="images per step (128)")
-
-
-def _shown() -> argparse.ArgumentParser:
-    parent = argparse.ArgumentParser(add_help=False)
-    group = parent.add_argument_group("output")
-    group.add_argument("--json", action="store_true", help="print facts for machines")
-    group.add_argument("--quiet", action="store_true", help="no progress")
-    group.add_argument(
-        "--no-color", action="store_true", help="no colours, like the variable NO_COLOR"
-    )
-    return parent
-
-
-def _fraction(text: str) -> float:
-    """0.7 or 70%; range is checked where it is used, with a better message."""
-    try:
-        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a fraction like 0.7 or 70%") from None
 
 
 class _Raw(argparse.RawDescriptionHelpFormatter):
@@ -313,7 +186,19 @@ class _Raw(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says where to look after a usage error."""
+    """Says where to look after a usage error, and which option may have been meant."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            chosen = next(a for a in self._actions if a.dest == "command").choices
+            command = dict(chosen or {})[found.command]
+            hint = closest(unknown[0].split("=")[0], command._option_string_actions, most=1)
+            text = (
+                f"{command.prog} has no option {unknown[0]!r}.{hint} See {command.prog} --help.\n"
+            )
+            command.exit(2, text)
+        return found
 
     def error(self, message: str) -> None:  # type: ignore[override]
         self.print_usage()

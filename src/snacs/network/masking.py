@@ -173,7 +173,17 @@ def original_of(module: nn.Module, tensor: str = "weight") -> Tensor:
     return found
 
 
+def check_network(model: Any) -> None:
+    """Refuse what is no network; of what carries one, say where it is."""
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
+        inner = isinstance(getattr(model, "model", None), nn.Module)
+        hint = f" The network of a {kind} is its .model." if inner else ""
+        raise InputError(f"'model' must be a torch.nn.Module. Got {kind}.{hint}")
+
+
 def _masks(model: nn.Module) -> Iterable[tuple[tuple[str, str], Mask]]:
+    check_network(model)
     for name, module in model.named_modules():
         for tensor in ("weight", "bias"):
             mask = mask_of(module, tensor)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from snacs.errors import InputError, RunFolderError
-from snacs.files import read_json
+from snacs.files import read_json, sha256_of
 from snacs.plans import Plan
 from snacs.store import read_run, slug
 from snacs.values import Curve
@@ -76,6 +76,9 @@ def read_findings(folder: Path, *, compare: Path | None = None) -> Findings:
         result = None
     arguments = mark.get("arguments")
     bench = _optional(place / "bench.json") or {}
+    if bench and not _measured(bench, place / "pruned.safetensors", current=not notes):
+        notes.append("bench.json was measured with another network than this one: left out.")
+        bench = {}
     given = arguments if isinstance(arguments, dict) else {}
     return Findings(
         name=str(given.get("network") or mark.get("network") or folder.resolve().name),
@@ -101,6 +104,12 @@ def run_below(folder: Path) -> Path:
         names = ", ".join(str(path) for path in several)
         raise RunFolderError(f"{folder} holds several runs; give one of them: {names}.")
     return folder
+
+
+def _measured(bench: Mapping[str, Any], weights: Path, *, current: bool) -> bool:
+    """Whether times are of this run's network, as far as they say which one they are of."""
+    known = bench.get("weights_sha256")
+    return known is None or (current and weights.exists() and known == sha256_of(weights))
 
 
 def _belongs(result: Mapping[str, Any], plan: Plan) -> bool:

@@ -12,7 +12,6 @@ import importlib
 import io
 import math
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from snacs.errors import InputError, ModelError
-from snacs.files import clear_disk_errors
+from snacs.files import replacing
 from snacs.network.batches import evaluating, map_tensors, move, run, size_of, tensors_of
 from snacs.network.compact import compact as compact_network
 from snacs.network.compact import compact_report
@@ -121,18 +120,9 @@ def export(
         ]
     exported, kept = _macs(plain, batch)
     target = Path(path)
-    with clear_disk_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
-        fresh = Path(name)
-        try:
-            notes += _write(plain, batch, fresh)
-            difference = _check(onnx, runtime, plain, batch, fresh)
-            fresh.chmod(0o644)
-            os.replace(fresh, target)
-        finally:
-            fresh.unlink(missing_ok=True)
+    with replacing(target) as fresh:
+        notes += _write(plain, batch, fresh)
+        difference = _check(onnx, runtime, plain, batch, fresh)
     return OnnxReport(
         path=target,
         bytes=target.stat().st_size,

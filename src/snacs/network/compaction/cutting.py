@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from snacs.errors import InputError
 from snacs.network.compaction.deciding import Streams
 from snacs.network.compaction.probing import Probe, alive_of, spread_groups
-from snacs.network.masking import bake_
+from snacs.network.masking import bake_, check_network
 from snacs.values import BoolArray, FloatArray, IntArray
 
 
 def plain_copy(model: nn.Module) -> nn.Module:
     """A copy in eval mode with its masks baked in; the network itself stays as it is."""
+    check_network(model)
     try:
         plain = copy.deepcopy(model)
     except Exception as error:

@@ -42,6 +42,7 @@ def npz(path: Path, *, split: str, normalisation: Normalisation | None) -> Image
                 f"{split!r}. Add x_{split} and y_{split}, or give only x and y."
             )
         parts, held_out = [f"_{part}"], False
+    _check_shapes(path, arrays, known)
     pieces = [_checked(path, arrays, part) for part in parts]
     x, y = torch.cat([x for x, _ in pieces]), torch.cat([y for _, y in pieces])
     images = Images(
@@ -68,10 +69,20 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
     except FileNotFoundError as error:
         raise InputError(f"There is no file {path}.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        # numpy takes whatever it does not know for a pickle, and advises to open it unsafely.
+        why = "it is no archive of arrays" if "pickle" in str(error) else str(error)
         raise InputError(
-            f"{path} cannot be read as .npz with plain arrays: {error}. Write it with "
+            f"{path} cannot be read as .npz with plain arrays: {why}. Write it with "
             "np.savez(path, x=images, y=labels); object arrays are refused, they are pickles."
         ) from error
+
+
+def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]], parts: list[str]) -> None:
+    """All parts must hold inputs of one shape: a network may read others without a word."""
+    shapes = {f"x_{part}": arrays[f"x_{part}"].shape[1:] for part in parts}
+    if len(set(shapes.values())) > 1:
+        told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise InputError(f"The inputs in {path} must all have one shape. Got {told}.")
 
 
 def _checked(path: Path, arrays: dict[str, NDArray[Any]], part: str) -> tuple[Tensor, Tensor]:

@@ -80,8 +80,8 @@ def hold_out(images: Images, split: str) -> Images:
     chosen = test if split == "test" else train
     if not len(chosen):
         raise InputError(
-            f"There are too few images per class in {images.origin} to hold some out for a test. "
-            "Give at least 3 per class, or a separate test folder."
+            f"There are too few images per class in {images.origin.split(',')[0]} to hold some out "
+            "for a test. Give at least 3 per class, or a test part (test/, x_test and y_test)."
         )
     return images.subset(chosen)
 
