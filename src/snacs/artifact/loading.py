@@ -18,7 +18,7 @@ from snacs.errors import InputError, SnacsError
 from snacs.network.masking import is_masked
 from snacs.values import BoolArray
 
-_VERSION = 1
+VERSION = 1
 _MOST_PER_BYTE = 20_000
 """Numbers that one byte of a file may stand for: a row without connections needs one byte, and
 the widest layers have some ten thousand weights per row."""
@@ -125,10 +125,10 @@ def _clearly(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _check_version(document: Mapping[str, Any]) -> None:
-    if document.get("version") != _VERSION:
+    if document.get("version") != VERSION:
         raise InputError(
             f"it has version {str(document.get('version'))[:20]} of the format, and this snacs "
-            f"reads version {_VERSION}; use the snacs that wrote it, or save the network again"
+            f"reads version {VERSION}; use the snacs that wrote it, or save the network again"
         )
 
 

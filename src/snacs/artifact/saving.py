@@ -20,7 +20,7 @@ from torch import Tensor, fx, nn
 from snacs.artifact import container
 from snacs.artifact.codec import NotStorable
 from snacs.artifact.graph import describe_graph, describe_modules
-from snacs.artifact.loading import assemble
+from snacs.artifact.loading import VERSION, assemble
 from snacs.artifact.packing import pack
 from snacs.artifact.restored import Restored
 from snacs.config import PRESETS
@@ -32,7 +32,6 @@ from snacs.network.masking import masks_of
 from snacs.plans import Plan
 from snacs.values import BoolArray
 
-VERSION = 1
 Target = str | os.PathLike[str]
 
 

@@ -29,7 +29,8 @@ from snacs.pipeline import plan, prune
 from snacs.reporting import terminal
 from snacs.reporting.progress import watching
 from snacs.store import Run, read_run
-from snacs.training import RECIPES, Recipe, scaled
+from snacs.training import Recipe, scaled
+from snacs.training import recipe as recipe_named
 from snacs.zoo.download import fetch_cifar10
 from snacs.zoo.weights import save_weights
 
@@ -169,16 +170,13 @@ COMMANDS: dict[str, Callable[[Arguments], int | None]] = {
 
 def _training(arguments: Arguments, inputs: Inputs) -> tuple[Any, Recipe]:
     """What to retrain on (None: not at all) and how."""
-    if arguments.recipe not in RECIPES:
-        raise InputError(
-            f"There is no recipe {arguments.recipe!r}. Give one of {', '.join(RECIPES)}."
-        )
+    found = recipe_named(arguments.recipe)
     if arguments.retrain < 0:
         raise InputError(f"--retrain must not be negative. Got {arguments.retrain}.")
     if arguments.batch_size < 1:
         raise InputError(f"--batch-size must be at least 1. Got {arguments.batch_size}.")
     epochs = max(arguments.retrain, 1)
-    recipe = replace(scaled(RECIPES[arguments.recipe], epochs), batch=arguments.batch_size)
+    recipe = replace(scaled(found, epochs), batch=arguments.batch_size)
     if not arguments.retrain:
         return None, recipe
     return inputs.train_batches(arguments.batch_size, seed=arguments.seed).at_epoch, recipe

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from snacs.cli.inputs import Inputs, open_inputs, plain, run_folder
+from snacs.cli.parser_shared import fraction
 from snacs.cli.showing import out, say
 from snacs.config import PRESETS
 from snacs.errors import InputError
@@ -20,7 +21,8 @@ from snacs.files import write_json
 from snacs.jobs import versions
 from snacs.reporting import terminal
 from snacs.reporting.progress import watching
-from snacs.training import RECIPES, Recipe, scaled
+from snacs.training import Recipe, scaled
+from snacs.training import recipe as recipe_named
 
 Arguments = argparse.Namespace
 FEW = 1000
@@ -157,15 +159,12 @@ def device_of(name: str) -> torch.device:
 
 def recipe_of(arguments: Arguments) -> Recipe | None:
     """How to retrain, or None."""
-    if arguments.recipe not in RECIPES:
-        raise InputError(
-            f"There is no recipe {arguments.recipe!r}. Give one of {', '.join(RECIPES)}."
-        )
+    named = recipe_named(arguments.recipe)
     if arguments.epochs < 0:
         raise InputError(f"--epochs must not be negative. Got {arguments.epochs}.")
     if not arguments.epochs:
         return None
-    found = scaled(RECIPES[arguments.recipe], arguments.epochs)
+    found = scaled(named, arguments.epochs)
     found = replace(found, channels_last=arguments.channels_last)
     return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
 
@@ -173,11 +172,8 @@ def recipe_of(arguments: Arguments) -> Recipe | None:
 def fractions(text: str, option: str) -> list[float]:
     """Numbers between commas, 0.7 or 70%, each strictly between 0 and 1."""
     try:
-        found = [
-            float(word[:-1]) / 100 if word.endswith("%") else float(word)
-            for word in text.split(",")
-        ]
-    except ValueError:
+        found = [fraction(word) for word in text.split(",")]
+    except argparse.ArgumentTypeError:
         raise InputError(f"{option} takes fractions: 0.4,0.6. Got {text!r}") from None
     if not all(0 < value < 1 for value in found):
         raise InputError(f"{option} takes fractions strictly between 0 and 1. Got {text!r}.")

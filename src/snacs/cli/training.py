@@ -12,7 +12,14 @@ from typing import Any
 from torch import nn
 
 from snacs.cli.comparing import device_of
-from snacs.cli.inputs import MEASURE_BATCH, augmentation, default_data, plain, typed_normalisation
+from snacs.cli.inputs import (
+    MEASURE_BATCH,
+    augmentation,
+    default_data,
+    plain,
+    run_folder,
+    typed_normalisation,
+)
 from snacs.cli.showing import out, say
 from snacs.cli.timing import seconds_of
 from snacs.errors import InputError
@@ -36,9 +43,7 @@ Arguments = argparse.Namespace
 def train_network(arguments: Arguments) -> None:
     """Train, measure once on the test images, and write the weights."""
     asked = _recipe(arguments)
-    if arguments.run is None:
-        name = arguments.network.replace(":", "-")
-        arguments.run = Path("runs") / f"train-{name}"
+    arguments.run = run_folder(arguments, "train")
     model, entry, normalisation = _start(arguments)
     arguments.data = arguments.data or default_data(arguments.network, entry)
     train, test = (
