@@ -16,7 +16,6 @@ from snacs.network.reasons import (
     Ignore,
     ignored_layers,
     left_alone,
-    own_parametrization,
     reasons_to_keep,
 )
 from snacs.network.trace import Seen, trace, weight_shape
@@ -27,7 +26,6 @@ __all__ = [
     "bias_of",
     "find_structure",
     "module_of",
-    "own_parametrization",
     "weight_of",
 ]
 

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from snacs.network.batches import Forward, evaluating, move, run, size_of, tensors_of
 from snacs.network.seen import (
-    ADDITIONS,
     KINDS,
     NORMS,
     Seen,
@@ -30,7 +29,6 @@ from snacs.network.watch import Watcher
 from snacs.values import Norm, Segment, Sum
 
 __all__ = [
-    "ADDITIONS",
     "KINDS",
     "NORMS",
     "Seen",
