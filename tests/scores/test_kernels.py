@@ -17,7 +17,7 @@ from snacs.scores.kernels import (
     sort_cells,
     sum_pair,
 )
-from snacs.scores.kernels_columns import column_deviations, turn
+from snacs.scores.kernels_columns import column_deviations, turn, turn_chosen
 
 NO_SQUARES = (np.zeros(1), np.zeros(1), np.zeros(1))
 
@@ -67,6 +67,13 @@ def test_turning_and_deviations_equal_numpy_bit_by_bit():
     assert np.array_equal(turn(values, factor), values.T * factor)
     expected = values.std(axis=0, dtype=np.float64)
     assert np.array_equal(column_deviations(values), expected)
+
+
+def test_chosen_columns_are_turned_and_multiplied():
+    values = np.random.default_rng(0).normal(size=(70, 40))
+    chosen, factors = np.array([3, 39, 0]), np.array([2.0, 0.0, -1.0])
+    expected = values[:, chosen].T * factors[:, None]
+    assert np.array_equal(turn_chosen(values, chosen, factors), expected)
 
 
 @given(sizes)

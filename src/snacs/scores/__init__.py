@@ -121,4 +121,6 @@ def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
     if largest == 0:
         return np.zeros_like(values)
     step = largest * RESOLUTION
-    return np.asarray(np.round(values / step) * step)
+    rounded = np.rint(values / step)
+    rounded *= step
+    return rounded

@@ -43,6 +43,18 @@ def column_deviations(values: Any) -> Any:
 
 
 @compiled
+def turn_chosen(values: Any, chosen: Any, factors: Any) -> Any:
+    """Return values[:, chosen].T, every row times its factor, tile by tile."""
+    rows = len(values)
+    turned = np.empty((len(chosen), rows), np.float64)
+    for first_row in range(0, rows, TILE):
+        for place in range(len(chosen)):
+            for row in range(first_row, min(first_row + TILE, rows)):
+                turned[place, row] = values[row, chosen[place]] * factors[place]
+    return turned
+
+
+@compiled
 def project(directions: Any, values: Any) -> Any:
     """Return directions (K, rows) @ values (rows, N): double precision, row after row."""
     count, rows = directions.shape

@@ -27,7 +27,7 @@ HELD = 128
 """Samples whose overlaps are summed in single precision before they are flushed."""
 LIMIT = np.float32(2**30)
 FEW = 1024
-"""Codes of a single filter that are numbered through a table that stays in the caches."""
+"""Cells of a filter or group up to which they are numbered through a table in the caches."""
 
 
 def pack_children(numbers: Any, bins: Any, width: int = WIDTH) -> Any:
@@ -89,13 +89,13 @@ def number_groups(values: Any, starts: Any, shift: Any) -> Any:
     groups, samples = len(starts) - 1, values.shape[1]
     numbers = np.empty((groups, samples), np.int32)
     counts = np.empty(groups, np.int64)
-    table = np.empty(FEW, np.int32)
+    table, keys = np.empty(FEW, np.int32), np.empty(samples, np.int64)
     for group in range(groups):
         first = starts[group]
         codes = np.empty((starts[group + 1] - first, samples), np.int32)
         for row in range(len(codes)):
             floor_row(values[first + row], shift, codes[row])
-        counts[group] = number_into(codes, table, numbers[group])
+        counts[group] = number_into(codes, table, keys, numbers[group])
     return numbers, counts
 
 
@@ -107,23 +107,31 @@ def floor_row(values: Any, shift: Any, codes: Any) -> None:
 
 
 @compiled
-def number_into(codes: Any, table: Any, numbers: Any) -> Any:
-    """``number_codes``, and how many there are; one row of few codes goes through ``table``."""
-    low, high = codes[0, 0], codes[0, 0]
-    for sample in range(codes.shape[1]):
-        low, high = min(low, codes[0, sample]), max(high, codes[0, sample])
-    if len(codes) > 1 or high - low >= len(table):
-        own, count = number_codes(codes)
-        numbers[:] = own
-        return count
-    table[: high - low + 1] = 0  # number + 1; 0 is a code not seen yet
+def number_into(codes: Any, table: Any, keys: Any, numbers: Any) -> Any:
+    """``number_codes``, and how many there are; few codes go through ``table``."""
+    dims, samples = codes.shape
+    span: Any = np.int64(1)
+    for dim in range(dims):
+        low, high = codes[dim, 0], codes[dim, 0]
+        for sample in range(samples):
+            low, high = min(low, codes[dim, sample]), max(high, codes[dim, sample])
+        width = np.int64(high) - np.int64(low) + 1
+        if width > len(table) // span:
+            own, count = number_codes(codes)
+            numbers[:] = own
+            return count
+        for sample in range(samples):
+            before = keys[sample] * width if dim > 0 else 0
+            keys[sample] = before + (codes[dim, sample] - low)
+        span *= width
+    table[:span] = 0  # number + 1; 0 is a key not seen yet
     count = 0
-    for sample in range(len(numbers)):
-        code = codes[0, sample] - low
-        if table[code] == 0:
+    for sample in range(samples):
+        key = keys[sample]
+        if table[key] == 0:
             count += 1
-            table[code] = count
-        numbers[sample] = table[code] - 1
+            table[key] = count
+        numbers[sample] = table[key] - 1
     return count
 
 
@@ -238,29 +246,24 @@ def sum_parents(
     edges: bool,
     first: int,
     last: int,
-) -> Any:
+    total: Any,
+    found: Any,
+) -> None:
     """:func:`sum_children` of the parents first … last, from their projection to their sums.
 
-    Parent p has the inputs starts[p] … starts[p + 1]; ``y`` (parents, N) are its bin numbers.
-
-    Returns
-    -------
-    total : (parents, blocks, WIDTH)
-    found : (parents, 4) cells of Z, singletons, informative samples, segments
+    Parent p has the inputs starts[p] … starts[p + 1]; ``y`` (parents, N) are its bin numbers. What
+    is found is put into the rows first … last of ``total`` (parents, blocks, WIDTH) and ``found``
+    (parents, 4): cells of Z, singletons, informative samples, segments.
     """
-    blocks, _, width = codes.shape
-    total = np.empty((last - first, blocks, width), np.float64)
-    found = np.empty((last - first, 4), np.float64)
     for parent in range(first, last):
         own = slice(starts[parent], starts[parent + 1])
         z, cells_z = number_without(projection, inputs[own], directions[own], shift)
         cells = sort_cells(z, cells_z, y[parent], y_bins[parent])
-        total[parent - first] = sum_children(codes, highest, cells, edges)
-        found[parent - first, 0] = cells_z
-        found[parent - first, 1] = cells[5]
-        found[parent - first, 2] = len(cells[0])
-        found[parent - first, 3] = len(cells[1])
-    return total, found
+        total[parent] = sum_children(codes, highest, cells, edges)
+        found[parent, 0] = cells_z
+        found[parent, 1] = cells[5]
+        found[parent, 2] = len(cells[0])
+        found[parent, 3] = len(cells[1])
 
 
 @compiled

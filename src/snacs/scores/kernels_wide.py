@@ -237,18 +237,16 @@ def sum_parents_wide(
     bins: Any,
     first: Any,
     last: Any,
-) -> Any:
+    total: Any,
+    found: Any,
+) -> None:
     """``kernels_layer.sum_parents`` with full support for blocks of 64 children."""
-    blocks, _, width = codes.shape
-    total = np.empty((last - first, blocks, width), np.float64)
-    found = np.empty((last - first, 4), np.float64)
     for parent in range(first, last):
         own = slice(starts[parent], starts[parent + 1])
         z, cells_z = number_without(projection, inputs[own], directions[own], shift)
         cells = sort_cells(z, cells_z, y[parent], y_bins[parent])
-        total[parent - first] = sum_children_wide(codes, bins, cells)
-        found[parent - first, 0] = cells_z
-        found[parent - first, 1] = cells[5]
-        found[parent - first, 2] = len(cells[0])
-        found[parent - first, 3] = len(cells[1])
-    return total, found
+        total[parent] = sum_children_wide(codes, bins, cells)
+        found[parent, 0] = cells_z
+        found[parent, 1] = cells[5]
+        found[parent, 2] = len(cells[0])
+        found[parent, 3] = len(cells[1])

@@ -43,6 +43,7 @@ from snacs.scores.hashing import (
     mean_deviation,
 )
 from snacs.scores.kernels import bin_squares, number_keys, plain, sort_cells
+from snacs.scores.kernels_columns import turn_chosen
 from snacs.scores.kernels_layer import (
     PLANE_BINS,
     number_without,
@@ -220,22 +221,23 @@ class _View:
         edges = self.config.support == "edges"
         parents = (projection, self.inputs, directions, starts, shift, y.numbers, y.bins)
 
-        def some(first: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        total = np.empty((len(columns), codes.shape[0], codes.shape[2]))
+        counts = np.empty((len(columns), 4))
+
+        def some(first: int) -> None:
             last = min(first + TOGETHER, len(columns))
             if self._wide:
-                total, counts = sum_parents_wide(*parents, codes, highest, first, last)
+                sum_parents_wide(*parents, codes, highest, first, last, total, counts)
             else:
-                total, counts = sum_parents(*parents, codes, highest, edges, first, last)
-            return total, counts
+                sum_parents(*parents, codes, highest, edges, first, last, total, counts)
 
-        results = map_threads(some, range(0, len(columns), TOGETHER), threads=threads)
-        counts = np.concatenate([own for _, own in results])
+        map_threads(some, range(0, len(columns), TOGETHER), threads=threads)
         found[:3] += counts[:, :3].sum(axis=0)
         found[3] += x.mean_bins * len(columns)
         found[4] += y.bins.sum()
-        sums = np.concatenate([own for own, _ in results]).reshape(len(columns), -1)[:, place]
-        sums[:, x.bins == 1] = 0  # exactly, whatever single precision makes of N · (1/N)
-        return np.asarray(sums.T / (2 * self.inputs.shape[1]))
+        # One bin scores exactly 0, whatever single precision makes of N · (1/N).
+        factors = (x.bins > 1) / (2.0 * self.inputs.shape[1])
+        return np.asarray(turn_chosen(total.reshape(len(columns), -1), place, factors))
 
     def _rest(self, shift: np.float32) -> Rest:
         """A function of some columns: the cell numbers of all the other inputs."""
