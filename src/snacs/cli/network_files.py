@@ -18,8 +18,8 @@ Arguments = argparse.Namespace
 
 def compact_network(arguments: Arguments) -> None:
     """``snacs compact``: a smaller network with the same outputs, as one file."""
-    check_output(arguments.out, arguments)
     opened = open_pruned(arguments)
+    check_output(arguments.out, arguments)
     model, images = opened.model, opened.images
     small = compact(model, images, fold_batchnorm=arguments.fold_batchnorm)
     found = compact_report(small)
@@ -43,9 +43,9 @@ def export_network(arguments: Arguments) -> None:
     """``snacs export``: ONNX, or plain weights."""
     if arguments.onnx is None and arguments.safetensors is None:
         raise InputError("Say what to write: --onnx FILE, --safetensors FILE, or both.")
+    opened = open_pruned(arguments)
     for target in (arguments.onnx, arguments.safetensors):
         check_output(target, arguments)
-    opened = open_pruned(arguments)
     model, images = opened.model, opened.images
     written: dict[str, Any] = {}
     lines = []

@@ -36,7 +36,8 @@ def open_pruned(arguments: argparse.Namespace, *, any_weights: bool = False) -> 
     path = Path(arguments.network)
     if path.suffix == ".snacs":
         return _open_file(arguments, path)
-    folder = _open_run(arguments, path) if path.is_dir() else None
+    named = path.is_dir() and arguments.weights is None
+    folder = _open_run(arguments, path) if named else None
     if arguments.weights is None and any_weights:
         arguments.weights = find_weights(arguments.network)
     elif arguments.weights is None:
@@ -54,7 +55,7 @@ def open_pruned(arguments: argparse.Namespace, *, any_weights: bool = False) -> 
 
 
 def check_output(target: Path | None, arguments: argparse.Namespace) -> None:
-    """Refuse to write over what is read."""
+    """Refuse to write over what was opened."""
     for source in (arguments.network, arguments.weights):
         if target is None or source is None or not Path(source).is_file():
             continue

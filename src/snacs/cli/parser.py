@@ -151,9 +151,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     figure.add_argument("--title", help="above the figure (none)")
     pruned = of_network(
-        "zoo name, package.module:factory or a .snacs file; bench: a run folder, too",
-        "its pruned weights, .safetensors; a .snacs file or a run folder holds its own (bench: "
-        "those that `snacs prune` would take)",
+        "zoo name, package.module:factory, a .snacs file or the folder of a `snacs prune`",
+        "its pruned weights, .safetensors; files and folders hold their own (bench: the zoo's)",
     )
     add_file_commands(add, pruned, shown)
     fetch = add(
