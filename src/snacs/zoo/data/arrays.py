@@ -70,7 +70,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"There is no file {path}.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
         # numpy takes whatever it does not know for a pickle, and advises to open it unsafely.
-        why = "it is no archive of arrays" if "pickle" in str(error) else str(error)
+        why = "it is no archive of arrays" if "pickled" in str(error) else str(error)
         raise InputError(
             f"{path} cannot be read as .npz with plain arrays: {why}. Write it with "
             "np.savez(path, x=images, y=labels); object arrays are refused, they are pickles."

@@ -79,8 +79,9 @@ def hold_out(images: Images, split: str) -> Images:
     train, test = stratified_split(images.y, held_out=HELD_OUT, seed=0)
     chosen = test if split == "test" else train
     if not len(chosen):
+        place = images.origin.partition(f", {split}")[0]
         raise InputError(
-            f"There are too few images per class in {images.origin.split(',')[0]} to hold some out "
+            f"There are too few images per class in {place} to hold some out "
             "for a test. Give at least 3 per class, or a test part (test/, x_test and y_test)."
         )
     return images.subset(chosen)
