@@ -212,7 +212,7 @@ def test_bad_images_are_refused(source: Any, message: str) -> None:
 
 def test_too_few_for_many_classes_says_how_many() -> None:
     labels = list(range(30)) * 4
-    with pytest.raises(InputError, match="images=60 or more"):
+    with pytest.raises(InputError, match="Ask for 60 or more"):
         take(stream(labels), model=Mean(30), count=40)
 
 
