@@ -10,6 +10,7 @@ METHODS = (
     "default+sequential=false",  # all layers in the dense network
     "default+score=acmi",
     "default+score=l2",
+    "default+score=l2+coupling=0.5",
     "default+allocation=uniform",
     "default+allocation=global",
     "default+shares=0.1:0.2",  # protection

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from made_runs import make_plan, make_run
@@ -89,3 +90,14 @@ def test_mistakes_say_what_to_give(run, runtime, tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"snacs\[figures\]"):
         draw("curves", [run], tmp_path / "fig.svg")
+
+
+def test_curves_are_drawn_as_they_are_read(tmp_path):
+    """Under a cap the curves end at it, as they do where limits are set."""
+    made = make_plan(names=["a", "b"])
+    files = []
+    for cap in (1.0, 0.4):
+        plan = replace(made, config=replace(made.config, reading="absolute", cap=cap))
+        run = make_run(tmp_path / f"{cap}" / "run", plan)
+        files.append(draw("curves", [run], tmp_path / f"{cap}.svg").read_bytes())
+    assert files[0] != files[1]

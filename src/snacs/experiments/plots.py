@@ -10,6 +10,7 @@ import numpy as np
 
 from snacs.experiments.cells import NAMES
 from snacs.experiments.drawing import BLACK, BLUE, GREEN, ORANGE, figure_of, style, write_figure
+from snacs.limits.ladders import read
 from snacs.plans import Plan
 from snacs.values import LayerPlan
 
@@ -203,8 +204,7 @@ def draw_curves(plan: Plan, folder: Path, name: str) -> list[Path]:
                 part, curve = parts[index], parts[index].curve
                 if curve is None:
                     continue
-                base = min(curve.base, plan.config.cap) if relative and curve.base else 1.0
-                accuracy = np.minimum(curve.accuracy, plan.config.cap) / base
+                accuracy = read(curve, plan.config)
                 colour = colours(0.9 * order / max(1, len(group) - 1))
                 axis.plot(curve.levels * 100, accuracy * 100, color=colour, linewidth=0.8)
                 at = int(np.abs(curve.levels - part.limit).argmin())

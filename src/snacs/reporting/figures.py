@@ -14,9 +14,9 @@ import numpy as np
 
 from snacs.errors import InputError, RunFolderError
 from snacs.files import read_json, write_file
+from snacs.limits.ladders import read
 from snacs.plans import Plan
 from snacs.reporting.folder import read_findings
-from snacs.values import LayerPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,9 @@ def _curves(plans: Mapping[str, Plan]) -> Figure:
         relative = plan.config.reading == "relative"
         colours = _depths(len(parts))
         for colour, part in zip(colours, parts, strict=True):
-            levels, accuracy = _read(part, plan.config.cap, relative)
+            if part.curve is None:
+                continue
+            levels, accuracy = part.curve.levels, read(part.curve, plan.config)
             axis.plot(100 * levels, 100 * accuracy, color=colour, linewidth=0.7)
             at = int(np.clip(round(part.limit * 100), 1, len(levels))) - 1
             if part.limit > 0:
@@ -115,14 +117,6 @@ def _curves(plans: Mapping[str, Plan]) -> Figure:
         if len(plans) > 1:
             axis.set_title(name, fontsize=8)
     return figure
-
-
-def _read(part: LayerPlan, cap: float, relative: bool) -> tuple[Any, Any]:
-    curve = part.curve
-    if curve is None:
-        raise InputError(f"The layer {part.layer.name!r} has no SVM curve.")
-    base = min(curve.base, cap) if relative and curve.base else 1.0
-    return curve.levels, np.minimum(np.minimum(curve.accuracy, cap) / base, 1.0)
 
 
 def _layers(plans: Mapping[str, Plan]) -> Figure:

@@ -71,12 +71,13 @@ def read_findings(folder: Path, *, compare: Path | None = None) -> Findings:
         raise RunFolderError(f"{folder} holds no finished plan yet; run its command again.")
     result = _optional(place / "result.json") or _optional(folder / "result.json")
     notes: list[str] = []
-    if result is not None and plan is not None and not _belongs(result, plan):
+    stale = result is not None and plan is not None and not _belongs(result, plan)
+    if stale:
         notes.append("result.json belongs to another plan than the one in this folder: left out.")
         result = None
     arguments = mark.get("arguments")
     bench = _optional(place / "bench.json") or {}
-    if bench and not _measured(bench, place / "pruned.safetensors", current=not notes):
+    if bench and (stale or not _measured(bench, place / "pruned.safetensors")):
         notes.append("bench.json was measured with another network than this one: left out.")
         bench = {}
     given = arguments if isinstance(arguments, dict) else {}
@@ -106,10 +107,10 @@ def run_below(folder: Path) -> Path:
     return folder
 
 
-def _measured(bench: Mapping[str, Any], weights: Path, *, current: bool) -> bool:
-    """Whether times are of this run's network, as far as they say which one they are of."""
+def _measured(bench: Mapping[str, Any], weights: Path) -> bool:
+    """Whether times are of these weights, as far as they say which ones they are of."""
     known = bench.get("weights_sha256")
-    return known is None or (current and weights.exists() and known == sha256_of(weights))
+    return known is None or (weights.exists() and known == sha256_of(weights))
 
 
 def _belongs(result: Mapping[str, Any], plan: Plan) -> bool:

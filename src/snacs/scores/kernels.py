@@ -40,20 +40,26 @@ def plain(values: Any) -> NDArray[np.float32]:
 
 
 @compiled
+def number_through(table: Any, keys: Any, numbers: Any) -> Any:
+    """Put dense numbers of the keys into ``numbers``; ``table`` must be 0. Returns how many."""
+    count = 0
+    for sample in range(len(keys)):
+        key = keys[sample]
+        if table[key] == 0:  # not seen yet; number + 1 otherwise
+            count += 1
+            table[key] = count
+        numbers[sample] = table[key] - 1
+    return count
+
+
+@compiled
 def number_keys(keys: Any, span: int) -> Any:
     """Dense numbers 0, 1, … for keys in [0, span), in order of first appearance, and how many."""
     samples = len(keys)
     numbers = np.empty(samples, np.int32)
-    count = 0
     if span <= DIRECT_SPAN:
-        table = np.zeros(span, np.int32)  # number + 1; 0 is a key not seen yet
-        for sample in range(samples):
-            key = keys[sample]
-            if table[key] == 0:
-                count += 1
-                table[key] = count
-            numbers[sample] = table[key] - 1
-        return numbers, count
+        return numbers, number_through(np.zeros(span, np.int32), keys, numbers)
+    count = 0
     size = 4
     while size < 2 * samples:
         size *= 2

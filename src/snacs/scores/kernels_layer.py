@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled, number_codes, sort_cells, sum_pair
+from snacs.scores.kernels import compiled, number_codes, number_through, sort_cells, sum_pair
 from snacs.scores.kernels_cells import SMALL, add_large, add_small, flush
 
 PLANE_BINS = 256
@@ -124,15 +124,8 @@ def number_into(codes: Any, table: Any, keys: Any, numbers: Any) -> Any:
             before = keys[sample] * width if dim > 0 else 0
             keys[sample] = before + (codes[dim, sample] - low)
         span *= width
-    table[:span] = 0  # number + 1; 0 is a key not seen yet
-    count = 0
-    for sample in range(samples):
-        key = keys[sample]
-        if table[key] == 0:
-            count += 1
-            table[key] = count
-        numbers[sample] = table[key] - 1
-    return count
+    table[:span] = 0
+    return number_through(table, keys, numbers)
 
 
 @compiled
