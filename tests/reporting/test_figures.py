@@ -94,7 +94,7 @@ def test_mistakes_say_what_to_give(run, runtime, tmp_path, monkeypatch):
 
 def test_curves_are_drawn_as_they_are_read(tmp_path):
     """Under a cap the curves end at it, as they do where limits are set."""
-    made = make_plan(names=["a", "b"])
+    made = make_plan()
     files = []
     for cap in (1.0, 0.4):
         plan = replace(made, config=replace(made.config, reading="absolute", cap=cap))
