@@ -29,6 +29,7 @@ from snacs.scores.kernels_layer import (
     sum_children,
 )
 from snacs.scores.layer import score_layer
+from snacs.scores.parallel import Threads
 from snacs.scores.scaling import rescale, scaling_value
 from snacs.scores.sides import project_inputs
 from snacs.values import Evidence
@@ -42,7 +43,11 @@ ONE = np.float32(1)
 def number_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Dense numbers within each row of whole-numbered codes."""
     starts = np.arange(len(codes) + 1)
-    return number_groups(codes.astype(np.float32), starts, np.float32(0))
+    numbers, counts = np.empty(codes.shape, np.int32), np.empty(len(codes), np.int64)
+    half = len(codes) // 2
+    for first, last in ((0, half), (half, len(codes))):  # as two threads share them
+        number_groups(codes.astype(np.float32), starts, ONE * 0, first, last, numbers, counts)
+    return numbers, counts
 
 
 def sum_packed(packed, cells, *, edges=False):
@@ -164,7 +169,7 @@ def test_every_way_through_a_cell_equals_reference(samples, bins, cells, childre
     x, bins_x = number_rows(rng.integers(0, bins, (children, samples)).astype(np.int32))
     y, bins_y = number_codes(rng.geometric(0.4, (1, samples)))
     z, cells_z = number_codes(rng.geometric(1 / cells, (1, samples)))
-    packed, _, place = pack_children(x, bins_x)
+    packed, _, place = pack_children(x, bins_x, Threads(1))
     sorted_cells = sort_cells(z, cells_z, y, bins_y)
     total = sum_packed(packed, sorted_cells, edges=support == "edges")[place]
     expected = [estimate(row, y, z, support=support) for row in x]
@@ -177,7 +182,7 @@ def test_cells_of_more_than_255_samples_do_not_overflow():
     x[1] = rng.integers(0, 2, 700)
     y = (x[1] ^ (rng.random(700) < 0.2)).astype(np.int32)
     z = np.zeros(700, np.int32)
-    packed, _, place = pack_children(x, np.array([1, 2]))
+    packed, _, place = pack_children(x, np.array([1, 2]), Threads(1))
     total = sum_packed(packed, sort_cells(z, 1, y, 2))[place]
     assert total / 1400 == pytest.approx([0, estimate(x[1], y, z)], abs=AGREES)
 
@@ -187,7 +192,7 @@ def test_blocks_of_children_are_put_together():
     rng = np.random.default_rng(1)
     x, bins = number_rows(rng.integers(0, 5, (children, 12)).astype(np.int32))
     y, z = rng.integers(0, 2, 12).astype(np.int32), np.zeros(12, np.int32)
-    packed, most, place = pack_children(x, bins)
+    packed, most, place = pack_children(x, bins, Threads(1))
     assert len(packed) == 2
     assert most[0] <= most[1] == bins.max()
     assert [block.max() for block in packed] == list(most - 1)

@@ -10,7 +10,7 @@ from layer_evidence import make_evidence
 from snacs.config import SCORES, Config
 from snacs.errors import InputError
 from snacs.scores import METHODS, RESOLUTION, magnitude, score
-from snacs.scores.parallel import map_threads
+from snacs.scores.parallel import Threads, map_threads
 from snacs.values import Layer
 
 
@@ -110,6 +110,15 @@ def test_random_scores_are_uniform_numbers():
     values = magnitude.uniform(make_evidence(), np.random.default_rng(0))
     assert ((values >= 0) & (values < 1)).all()
     assert len(np.unique(values)) == values.size
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_threads_share_every_item_once(threads, count):
+    seen = []
+    with Threads(threads) as pool:
+        pool.share(lambda first, last: seen.extend(range(first, last)), count)
+    assert sorted(seen) == list(range(count))
 
 
 def test_threads_keep_the_order_and_pass_errors_on():

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from snacs.scores.kernels import sort_cells
 from snacs.scores.kernels_layer import pack_children, sum_children
-from snacs.scores.kernels_wide import by_sample, sum_children_wide
+from snacs.scores.kernels_wide import STRAIGHT_FROM, by_sample, sum_children_wide
+from snacs.scores.parallel import Threads
 from snacs.scores.vectors import AVAILABLE, CHILDREN
 
 needs_vectors = pytest.mark.skipif(not AVAILABLE, reason="no AVX-512, or numba is switched off")
@@ -16,9 +17,9 @@ needs_vectors = pytest.mark.skipif(not AVAILABLE, reason="no AVX-512, or numba i
 def _both(x, z, y):
     bins = x.max(axis=1).astype(np.int64) + 1
     cells = sort_cells(z, int(z.max()) + 1, y, int(y.max()) + 1)
-    codes, _, place = pack_children(x, bins)
+    codes, _, place = pack_children(x, bins, Threads(1))
     portable = sum_children(codes, codes.max(axis=2), cells, False).reshape(-1)[place]
-    codes, most, place = pack_children(x, bins, CHILDREN)
+    codes, most, place = pack_children(x, bins, Threads(1), CHILDREN)
     return portable, sum_children_wide(codes, most, cells).reshape(-1)[place]
 
 
@@ -49,7 +50,7 @@ def test_both_ways_through_a_cell_are_taken():
     assert by_sample(4, 3, 12)
     assert not by_sample(100, 3, 4)
     rng = np.random.default_rng(0)
-    for samples in (4, 100, 255, 256, 700):
+    for samples in (4, STRAIGHT_FROM, 100, 255, 256, 700):
         x = rng.integers(0, 5, size=(70, samples)).astype(np.int32)
         y = (np.arange(samples) % 3).astype(np.int32)
         portable, wide = _both(x, np.zeros(samples, np.int32), y)

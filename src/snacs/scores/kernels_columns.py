@@ -13,16 +13,17 @@ TILE = 32
 
 
 @compiled
-def turn(values: Any, factor: Any) -> Any:
-    """values.T · factor, contiguous, tile by tile: rows far apart would miss the caches."""
-    rows, columns = values.shape
-    turned = np.empty((columns, rows), np.float32)
+def turn(values: Any, factor: Any, first: Any, last: Any, turned: Any) -> None:
+    """turned[first:last] = values.T[first:last] · factor, tile by tile.
+
+    Rows far apart would miss the caches.
+    """
+    rows = len(values)
     for first_row in range(0, rows, TILE):
-        for first_column in range(0, columns, TILE):
+        for first_column in range(first, last, TILE):
             for row in range(first_row, min(first_row + TILE, rows)):
-                for column in range(first_column, min(first_column + TILE, columns)):
+                for column in range(first_column, min(first_column + TILE, last)):
                     turned[column, row] = values[row, column] * factor
-    return turned
 
 
 @compiled
@@ -43,15 +44,13 @@ def column_deviations(values: Any) -> Any:
 
 
 @compiled
-def turn_chosen(values: Any, chosen: Any, factors: Any) -> Any:
-    """Return values[:, chosen].T, every row times its factor, tile by tile."""
+def turn_chosen(values: Any, chosen: Any, factors: Any, first: Any, last: Any, turned: Any) -> None:
+    """turned[first:last] = values[:, chosen].T[first:last], every row times its factor."""
     rows = len(values)
-    turned = np.empty((len(chosen), rows), np.float64)
     for first_row in range(0, rows, TILE):
-        for place in range(len(chosen)):
+        for place in range(first, last):
             for row in range(first_row, min(first_row + TILE, rows)):
                 turned[place, row] = values[row, chosen[place]] * factors[place]
-    return turned
 
 
 @compiled

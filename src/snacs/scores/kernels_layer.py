@@ -16,6 +16,7 @@ import numpy as np
 
 from snacs.scores.kernels import compiled, number_codes, number_through, sort_cells, sum_pair
 from snacs.scores.kernels_cells import SMALL, add_large, add_small, flush
+from snacs.scores.parallel import Threads
 
 PLANE_BINS = 256
 """Children with more bins than a byte can tell are evaluated one by one."""
@@ -30,7 +31,7 @@ FEW = 1024
 """Cells of a filter or group up to which they are numbered through a table in the caches."""
 
 
-def pack_children(numbers: Any, bins: Any, width: int = WIDTH) -> Any:
+def pack_children(numbers: Any, bins: Any, threads: Threads, width: int = WIDTH) -> Any:
     """Bytes for :func:`sum_children` from bin numbers (children, N).
 
     Returns
@@ -47,10 +48,13 @@ def pack_children(numbers: Any, bins: Any, width: int = WIDTH) -> Any:
     first = -room.ctypes.data % ALIGNED
     codes = room[first : first + blocks * samples * width].reshape(blocks, samples, width)
     most = np.empty(blocks, np.int64)
-    for block in range(blocks):
+
+    def pack(block: int) -> None:
         chosen = order[block * width : (block + 1) * width]
         most[block] = bins[chosen[-1]]
         rank_bins(numbers, bins, chosen, codes[block])
+
+    threads.map(pack, range(blocks))
     place = np.empty(children, np.int64)
     place[order] = np.arange(children)
     return codes, most, place
@@ -80,23 +84,23 @@ def rank_bins(numbers: Any, bins: Any, chosen: Any, codes: Any) -> None:
 
 
 @compiled
-def number_groups(values: Any, starts: Any, shift: Any) -> Any:
+def number_groups(
+    values: Any, starts: Any, shift: Any, first_group: Any, last: Any, numbers: Any, counts: Any
+) -> None:
     """Floor (rows, N) values in bins and number the cells of each group of contiguous rows.
 
-    Group g has the rows starts[g] … starts[g + 1]; one row per group is the scalar case. Returns
-    dense numbers (groups, N) and how many cells each group has.
+    Group g has the rows starts[g] … starts[g + 1]; one row per group is the scalar case. Dense
+    numbers of the groups first_group … last go to ``numbers`` (groups, N), how many cells each has
+    to ``counts``.
     """
-    groups, samples = len(starts) - 1, values.shape[1]
-    numbers = np.empty((groups, samples), np.int32)
-    counts = np.empty(groups, np.int64)
+    samples = values.shape[1]
     table, keys = np.empty(FEW, np.int32), np.empty(samples, np.int64)
-    for group in range(groups):
+    for group in range(first_group, last):
         first = starts[group]
         codes = np.empty((starts[group + 1] - first, samples), np.int32)
         for row in range(len(codes)):
             floor_row(values[first + row], shift, codes[row])
         counts[group] = number_into(codes, table, keys, numbers[group])
-    return numbers, counts
 
 
 @compiled

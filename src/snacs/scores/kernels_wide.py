@@ -16,11 +16,11 @@ from snacs.scores.kernels_layer import HELD, number_without
 from snacs.scores.vectors import CHILDREN
 from snacs.scores.vectors_adding import add_bin, add_sample, add_wide, add_wide_bin
 from snacs.scores.vectors_counting import (
-    clear_rows,
     count_four,
     count_pair,
     count_pairs,
     count_rest,
+    count_through,
     gather_rows,
 )
 
@@ -30,6 +30,10 @@ HALVES = 16
 """Cells of at most so many bins are counted two bins at a time."""
 LONG = 16
 """After so many bins of one cell the sums are flushed: single precision loses too much in more."""
+STRAIGHT = 5
+"""Cells of at most so many bins are counted in one pass, without a copy of their rows …"""
+STRAIGHT_FROM = 8
+"""… if they have more samples: fewer may be better off by sample, which passes often."""
 EVALUATION = 18
 """What an evaluation of 64 children costs, in compares of 64 bytes."""
 
@@ -77,6 +81,7 @@ def add_small(
     segment_end: Any,
     first: Any,
     last: Any,
+    bins: Any,
     rows: Any,
     counts: Any,
     shares: Any,
@@ -89,32 +94,35 @@ def add_small(
     Where the cell has many bins, what has come together by then goes on into ``total[block]``.
 
     ``codes`` has 64 bytes per sample from ``base`` on. The cell has the segments first … last, and
-    its first sample is order[start]. ``rows``, ``counts`` and ``shares`` are room to work in.
+    its first sample is order[start]; there are at most ``bins`` bins. ``rows``, ``counts`` and
+    ``shares`` are room to work in.
     """
     stop = np.int64(segment_end[last - 1])
     size, segments = stop - start, last - first
-    bins = gather_rows(codes, base, order, start, stop, rows) + 1
-    even = segments + segments % 2
-    sampled = by_sample(size, segments, bins)
+    straight = bins <= STRAIGHT and size > STRAIGHT_FROM
+    if not straight:
+        bins = gather_rows(codes, base, order, start, stop, rows) + 1
+    sampled = not straight and by_sample(size, segments, bins)
+    stride = segments * CHILDREN
     begin: Any = np.int64(0)
     for segment in range(segments):
         end = np.int64(segment_end[first + segment]) - start
         share = np.float32(end - begin) / np.float32(size)
+        at = segment * CHILDREN
         if sampled:
             for own in range(begin, end):
                 add_sample(rows, own, begin, end, size, share, sums)
+        elif straight:
+            shares[segment] = share
+            count_through(codes, base, order, start + begin, start + end, counts, at, stride)
         else:
             shares[segment] = share
-            at = segment * CHILDREN
-            count_segment(rows, begin, end, bins, counts, at, even * CHILDREN)
+            count_segment(rows, begin, end, bins, counts, at, stride)
         begin = end
     if sampled:
         return
-    if even > segments:
-        shares[segments] = np.float32(1)
-        clear_rows(counts, segments * CHILDREN, even * CHILDREN, bins)
     for code in range(bins):
-        add_bin(counts, code * even * CHILDREN, even, shares, sums)
+        add_bin(counts, code * stride, segments, shares, sums)
         if code % LONG == LONG - 1:
             flush(sums, 0, 0, False, total, block)
 
@@ -139,9 +147,8 @@ def add_large(
 ) -> None:
     """The same for a cell of any size, whose counts are floats (``totals``)."""
     size, segments = np.int64(segment_end[last - 1]) - start, last - first
-    even = segments + segments % 2
-    clear(totals, 0, bins * even * CHILDREN)
-    shares[even - 1] = np.float32(1)
+    stride = segments * CHILDREN
+    clear(totals, 0, bins * stride)
     begin = start
     for segment in range(segments):
         end = np.int64(segment_end[first + segment])
@@ -150,10 +157,10 @@ def add_large(
             stop = min(begin + MOST, end)
             gather_rows(codes, base, order, begin, stop, rows)
             count_segment(rows, np.int64(0), stop - begin, bins, counts, 0, CHILDREN)
-            add_wide(counts, bins, totals, segment * CHILDREN, even * CHILDREN)
+            add_wide(counts, bins, totals, segment * CHILDREN, stride)
             begin = stop
     for code in range(bins):
-        add_wide_bin(totals, code * even * CHILDREN, even, shares, sums)
+        add_wide_bin(totals, code * stride, segments, shares, sums)
         if code % LONG == LONG - 1:
             flush(sums, 0, 0, False, total, block)
 
@@ -169,9 +176,9 @@ def sum_children_wide(codes: Any, bins: Any, cells: Any) -> Any:
     for cell in range(len(cell_end)):
         most = max(most, cell_end[cell] - first)
         first = np.int64(cell_end[cell])
-    room = (np.int64(bins.max()) + 3) * (most + 1) * width
+    room = (np.int64(bins.max()) + STRAIGHT) * most * width
     rows, counts = np.empty(MOST * width, np.uint8), np.empty(room, np.uint8)
-    totals, shares = np.empty(room, np.float32), np.empty(most + 1, np.float32)
+    totals, shares = np.empty(room, np.float32), np.empty(most, np.float32)
     sums = np.zeros((2, width), np.float32)
     for block in range(blocks):
         start: Any = np.int64(0)
@@ -190,6 +197,7 @@ def sum_children_wide(codes: Any, bins: Any, cells: Any) -> Any:
                     segment_end,
                     first,
                     last,
+                    np.int64(bins[block]),
                     rows,
                     counts,
                     shares,

@@ -54,7 +54,7 @@ from snacs.scores.kernels_layer import (
 )
 from snacs.scores.kernels_wide import sum_children_wide, sum_parents_wide
 from snacs.scores.occupancy import MEASURES, occupancy_of
-from snacs.scores.parallel import map_threads
+from snacs.scores.parallel import Threads
 from snacs.scores.scaling import Cellwise, ScalingTerms, layer_terms
 from snacs.scores.sides import Side, in_bins, project_inputs, side_of
 from snacs.scores.vectors import AVAILABLE, CHILDREN
@@ -75,25 +75,31 @@ def score_layer(
 
     A layer whose inputs or outputs are all constant scores 0 everywhere.
     """
+    with Threads(threads) as pool:
+        return _score_layer(evidence, config, rng, pool)
+
+
+def _score_layer(
+    evidence: Evidence, config: Config, rng: np.random.Generator, threads: Threads
+) -> tuple[NDArray[np.float64], dict[str, float]]:
     layer = evidence.layer
     scores = np.zeros((layer.c_out, layer.c_in))
     both = (evidence.inputs, evidence.outputs)
-    unit_in, unit_out = map_threads(mean_deviation, both, threads=threads)
+    unit_in, unit_out = threads.map(mean_deviation, both)
     shifts = draw_shifts(rng, config.shifts)
     if unit_in == 0 or unit_out == 0:
         return scores, {}
     blocks = blocks_of(layer, config.groups)
     terms = layer_terms(config.scaling, evidence.weight, blocks)
-    inputs, outputs = map_threads(
-        lambda side: in_bins(side[0], side[1] * config.width),
-        zip(both, (unit_in, unit_out), strict=True),
-        threads=threads,
+    inputs, outputs = (
+        in_bins(values, unit * config.width, threads)
+        for values, unit in zip(both, (unit_in, unit_out), strict=True)
     )
     found = np.zeros(MEASURES)
     for block in blocks:
         view = _View.draw(evidence, config, rng, block, terms, inputs, outputs)
         for shift in shifts:
-            values = view.score(shift, found, threads=threads)
+            values = view.score(shift, found, threads)
             scores[block.filters] += block.spread(values) / config.shifts
     pairs = config.shifts * sum(len(block.columns) for block in blocks)
     occupancy = occupancy_of(found, pairs=pairs, samples=len(evidence.inputs))
@@ -147,34 +153,25 @@ class _View:
         )
 
     def score(
-        self, shift: NDArray[np.float32], found: NDArray[np.float64], *, threads: int
+        self, shift: NDArray[np.float32], found: NDArray[np.float64], threads: Threads
     ) -> NDArray[np.float64]:
         """(row groups, column groups) scores at one shift; adds their occupancy."""
         first = self.block.rows[0].start
         rows = [slice(part.start - first, part.stop - first) for part in self.block.rows]
         varies = self.terms.cellwise is not Cellwise.ONE
-        sides = (
-            (self.outputs, self.raw_outputs if varies else None, rows, self.group_hash, shift[0]),
-            (
-                self.inputs,
-                self.raw_inputs if varies else None,
-                self.block.columns,
-                self.group_hash,
-                shift[1],
-            ),
-        )
-        x, y = map_threads(lambda side: side_of(*side), sides, threads=threads)
+        raw_x, raw_y = (self.raw_outputs, self.raw_inputs) if varies else (None, None)
+        x = side_of(self.outputs, raw_x, rows, self.group_hash, shift[0], threads)
+        y = side_of(self.inputs, raw_y, self.block.columns, self.group_hash, shift[1], threads)
         planes = None
         fits = self.terms.cellwise is Cellwise.ONE and int(x.bins.max()) <= PLANE_BINS
         if fits and self._projects:
-            return self._score_together(shift[2], x, y, found, threads=threads)
+            return self._score_together(shift[2], x, y, found, threads)
         if fits:
-            planes = self._pack(x)
+            planes = self._pack(x, threads)
         rest = self._rest(shift[2])
-        results = map_threads(
+        results = threads.map(
             lambda parent: self._score_parent(parent, x, y, planes, rest),
             range(len(self.block.columns)),
-            threads=threads,
         )
         for _, counts in results:
             found += counts
@@ -191,12 +188,12 @@ class _View:
         """True where the processor has the vectors of ``kernels_wide``, unless for edges."""
         return AVAILABLE and self.config.support != "edges"
 
-    def _pack(self, x: Side) -> Planes:
+    def _pack(self, x: Side, threads: Threads) -> Planes:
         """Bytes, what is known of the largest of them, and where each child is."""
         if self._wide:
-            codes, most, place = pack_children(x.numbers, x.bins, CHILDREN)
+            codes, most, place = pack_children(x.numbers, x.bins, threads, CHILDREN)
             return codes, most, place
-        codes, _, place = pack_children(x.numbers, x.bins)
+        codes, _, place = pack_children(x.numbers, x.bins, threads)
         return codes, codes.max(axis=2), place
 
     def _score_together(
@@ -205,19 +202,13 @@ class _View:
         x: Side,
         y: Side,
         found: NDArray[np.float64],
-        *,
-        threads: int,
+        threads: Threads,
     ) -> NDArray[np.float64]:
         """:meth:`score` for φ = 1 and projections: a kernel takes some parents from end to end."""
         columns = self.block.columns
         starts = np.array([part.start for part in columns] + [columns[-1].stop])
-        steps: tuple[Callable[[], Any], ...] = (
-            lambda: project_inputs(self.inputs, self.directions, self.config.width),
-            lambda: self._pack(x),
-        )
-        (projection, directions), (codes, highest, place) = map_threads(
-            lambda step: step(), steps, threads=threads
-        )
+        codes, highest, place = self._pack(x, threads)
+        projection, directions = project_inputs(self.inputs, self.directions, self.config.width)
         edges = self.config.support == "edges"
         parents = (projection, self.inputs, directions, starts, shift, y.numbers, y.bins)
 
@@ -231,13 +222,17 @@ class _View:
             else:
                 sum_parents(*parents, codes, highest, edges, first, last, total, counts)
 
-        map_threads(some, range(0, len(columns), TOGETHER), threads=threads)
+        threads.map(some, range(0, len(columns), TOGETHER))
         found[:3] += counts[:, :3].sum(axis=0)
         found[3] += x.mean_bins * len(columns)
         found[4] += y.bins.sum()
         # One bin scores exactly 0, whatever single precision makes of N · (1/N).
         factors = (x.bins > 1) / (2.0 * self.inputs.shape[1])
-        return np.asarray(turn_chosen(total.reshape(len(columns), -1), place, factors))
+        flat, scores = total.reshape(len(columns), -1), np.empty((len(place), len(columns)))
+        threads.share(
+            lambda first, last: turn_chosen(flat, place, factors, first, last, scores), len(place)
+        )
+        return scores
 
     def _rest(self, shift: np.float32) -> Rest:
         """A function of some columns: the cell numbers of all the other inputs."""

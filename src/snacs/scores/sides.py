@@ -13,6 +13,7 @@ from snacs.scores.hashing import VectorHash
 from snacs.scores.kernels import bin_squares, plain
 from snacs.scores.kernels_columns import project, turn
 from snacs.scores.kernels_layer import number_groups
+from snacs.scores.parallel import Threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,11 +36,18 @@ def side_of(
     parts: Sequence[slice],
     group_hash: VectorHash,
     shift: np.float32,
+    threads: Threads,
 ) -> Side:
     """Bins of the groups ``parts`` of ``values``; squares of their means in ``raw``, if given."""
     if group_hash.directions is None and group_hash.buckets is None:
         starts = np.array([part.start for part in parts] + [parts[-1].stop])
-        numbers, bins = number_groups(values, starts, shift)
+        numbers = np.empty((len(parts), values.shape[1]), np.int32)
+        bins = np.empty(len(parts), np.int64)
+
+        def number(first: int, last: int) -> None:
+            number_groups(values, starts, shift, first, last, numbers, bins)
+
+        threads.share(number, len(parts))
     else:
         hashed = [group_hash(values[part], np.float32(1), shift) for part in parts]
         numbers = np.stack([codes for codes, _ in hashed])
@@ -52,9 +60,14 @@ def side_of(
     return Side(numbers, bins, squares, float(bins.mean()))
 
 
-def in_bins(values: NDArray[np.floating[Any]], width: float) -> NDArray[np.float32]:
+def in_bins(
+    values: NDArray[np.floating[Any]], width: float, threads: Threads
+) -> NDArray[np.float32]:
     """(filters, N), measured in bin widths."""
-    return np.asarray(turn(plain(values), np.float32(1 / width)))
+    given, factor = plain(values), np.float32(1 / width)
+    turned = np.empty(given.shape[::-1], np.float32)
+    threads.share(lambda first, last: turn(given, factor, first, last, turned), len(turned))
+    return turned
 
 
 def project_inputs(

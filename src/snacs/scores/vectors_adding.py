@@ -8,9 +8,11 @@ from llvmlite import ir
 from numba import types
 
 from snacs.scores.vectors import (
+    BYTE,
     BYTES,
     CHILDREN,
     FLOATS,
+    INT,
     add_equal,
     call,
     data,
@@ -60,12 +62,23 @@ def add_wide(
     return signature, generate
 
 
-def _add_two(builder: Any, r1: Any, a1: Any, r2: Any, a2: Any, old: Any) -> Any:
-    """Return old + r1 a1 / (r1 + a1) + r2 a2 / (r2 + a2)."""
-    b1, b2 = builder.fadd(r1, a1), builder.fadd(r2, a2)
-    left = builder.fmul(builder.fmul(r1, a1), b2)
-    top = fma(builder, builder.fmul(r2, a2), b1, left)
-    return fma(builder, top, reciprocal(builder, builder.fmul(b1, b2)), old)
+def _divided(builder: Any, top: Any, bottom: Any, old: Any) -> Any:
+    """Return old + top / bottom."""
+    return fma(builder, top, reciprocal(builder, bottom), old)
+
+
+def _any(builder: Any, vectors: list[Any]) -> Any:
+    """Whether any lane of some vectors of bytes or floats is not zero."""
+    found = ir.Constant(INT, 0)
+    for vector in vectors:
+        zero = ir.Constant(vector.type, [0] * vector.type.count)
+        if vector.type == BYTES:
+            lanes = builder.icmp_unsigned("!=", vector, zero)
+        else:
+            lanes = builder.fcmp_ordered("!=", vector, zero)
+        bits = builder.bitcast(lanes, ir.IntType(vector.type.count))
+        found = builder.or_(found, bits if bits.type == INT else builder.zext(bits, INT))
+    return builder.icmp_unsigned("!=", found, number(0))
 
 
 def make_add(wide: bool) -> Any:
@@ -82,8 +95,8 @@ def make_add(wide: bool) -> Any:
     ) -> Any:
         """Add Σ rα / (r + α), α = whole · share, over a bin's segments to ``sums`` (64 floats).
 
-        Two fractions are brought to one denominator. ``segments`` is even: behind an odd number
-        lies a row of zeros with a share of 1.
+        The shares of a cell and the r of a bin add up, so that this is whole − whole² Σ share² /
+        (r + α). Two fractions are brought to one denominator; a bin without samples adds nothing.
         """
         signature = types.void(counts, at, segments, shares, sums)
 
@@ -99,43 +112,67 @@ def make_add(wide: bool) -> Any:
                 places = [builder.add(place, number(16 * part)) for part in range(4)]
                 return [load(builder, source, place, FLOATS) for place in places]
 
-            def floats(row: list[Any]) -> list[Any]:
-                return row if wide else widen(builder, row[0])
+            def floats_at(index: Any) -> list[Any]:
+                place = builder.add(values[1], builder.mul(index, number(CHILDREN)))
+                places = [builder.add(place, number(16 * part)) for part in range(4)]
+                if wide:
+                    return [load(builder, source, place, FLOATS) for place in places]
+                few = ir.VectorType(BYTE, 16)
+                return [
+                    builder.uitofp(load(builder, source, place, few), FLOATS) for place in places
+                ]
 
             def total(index: Any, held: list[Any]) -> list[Any]:
                 add = builder.fadd if wide else builder.add
                 return [add(old, more) for old, more in zip(held, row_at(index), strict=True)]
 
-            empty = [ir.Constant(FLOATS, [0.0] * 16)] * 4 if wide else [nothing()]
-            whole = loop(builder, number(0), values[2], 1, empty, total)
-            tiny = ir.Constant(FLOATS, [TINY] * 16)
-            wholes = [
-                call(builder, "llvm.maxnum.v16f32", FLOATS, [part, tiny]) for part in floats(whole)
-            ]
+            def share_of(place: Any) -> Any:
+                return splat(builder, builder.load(builder.gep(parts, [place])), FLOATS)
 
-            def evaluate(index: Any, held: list[Any]) -> list[Any]:
-                places = (index, builder.add(index, number(1)))
-                ones, twos = (floats(row_at(place)) for place in places)
-                share_one, share_two = (
-                    splat(builder, builder.load(builder.gep(parts, [place])), FLOATS)
-                    for place in places
-                )
-                return [
-                    _add_two(
-                        builder,
-                        ones[part],
-                        builder.fmul(wholes[part], share_one),
-                        twos[part],
-                        builder.fmul(wholes[part], share_two),
-                        old,
-                    )
-                    for part, old in enumerate(held)
+            def add_overlaps(counted: list[Any]) -> None:
+                tiny = ir.Constant(FLOATS, [TINY] * 16)
+                wholes = [
+                    call(builder, "llvm.maxnum.v16f32", FLOATS, [part, tiny]) for part in counted
                 ]
 
-            before = [load(builder, target, number(16 * part), FLOATS) for part in range(4)]
-            after = loop(builder, number(0), values[2], 2, before, evaluate)
-            for part, value in enumerate(after):
-                store(builder, value, target, number(16 * part))
+                def one(index: Any, held: list[Any]) -> list[Any]:
+                    share = share_of(index)
+                    square = builder.fmul(share, share)
+                    return [
+                        _divided(builder, square, fma(builder, whole, share, r), old)
+                        for whole, r, old in zip(wholes, floats_at(index), held, strict=True)
+                    ]
+
+                def two(index: Any, held: list[Any]) -> list[Any]:
+                    places = (index, builder.add(index, number(1)))
+                    shares = [share_of(place) for place in places]
+                    squares = [builder.fmul(share, share) for share in shares]
+                    rows = [floats_at(place) for place in places]
+                    after = []
+                    for part, old in enumerate(held):
+                        b1, b2 = (
+                            fma(builder, wholes[part], share, row[part])
+                            for share, row in zip(shares, rows, strict=True)
+                        )
+                        top = fma(builder, squares[0], b2, builder.fmul(squares[1], b1))
+                        after.append(_divided(builder, top, builder.fmul(b1, b2), old))
+                    return after
+
+                even = builder.and_(values[2], number(-2))
+                none = ir.Constant(FLOATS, [0.0] * 16)
+                found = loop(builder, number(0), even, 2, [none] * 4, two)
+                found = loop(builder, even, values[2], 1, found, one)
+                for part, (whole, value) in enumerate(zip(wholes, found, strict=True)):
+                    square = builder.fneg(builder.fmul(whole, whole))
+                    overlap = fma(builder, square, value, whole)
+                    place = number(16 * part)
+                    before = load(builder, target, place, FLOATS)
+                    store(builder, builder.fadd(before, overlap), target, place)
+
+            empty = [ir.Constant(FLOATS, [0.0] * 16)] * 4 if wide else [nothing()]
+            whole = loop(builder, number(0), values[2], 1, empty, total)
+            with builder.if_then(_any(builder, whole)):
+                add_overlaps(whole if wide else widen(builder, whole[0]))
             return context.get_dummy_value()
 
         return signature, generate

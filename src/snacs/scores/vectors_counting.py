@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -125,6 +126,37 @@ def _pair_table(builder: Any, code: Any) -> Any:
     return table
 
 
+def _sum_halves(
+    builder: Any, row_at: Callable[[Any], Any], first: Any, last: Any, code: Any, pairs: int
+) -> list[Any]:
+    """How many of the rows first … last hold the bytes code, code + 1, … (2 · ``pairs`` of them).
+
+    Bytes are below 16. A table turns a byte into 1 for one bin and 16 for the next, so that one sum
+    of up to 15 rows counts both in the halves of a byte.
+    """
+    tables = [_pair_table(builder, builder.add(code, number(2 * pair))) for pair in range(pairs)]
+    low = ir.Constant(BYTES, [15] * CHILDREN)
+    four = ir.Constant(BYTES, [4] * CHILDREN)
+
+    def add(index: Any, held: list[Any]) -> list[Any]:
+        row = row_at(index)
+        name = "llvm.x86.avx512.pshuf.b.512"
+        found = [call(builder, name, BYTES, [table, row]) for table in tables]
+        return [builder.add(old, more) for old, more in zip(held, found, strict=True)]
+
+    def some(index: Any, held: list[Any]) -> list[Any]:
+        stop = builder.add(index, number(15))
+        over = builder.icmp_signed("<", stop, last)
+        stop = builder.select(over, stop, last)
+        after = []
+        for pair, both in enumerate(loop(builder, index, stop, 1, [nothing()] * pairs, add)):
+            after.append(builder.add(held[2 * pair], builder.and_(both, low)))
+            after.append(builder.add(held[2 * pair + 1], builder.lshr(both, four)))
+        return after
+
+    return loop(builder, first, last, 15, [nothing()] * (2 * pairs), some)
+
+
 def make_halves(pairs: int) -> Any:
     """Make ``count_halves`` for some pairs of bins."""
 
@@ -139,44 +171,18 @@ def make_halves(pairs: int) -> Any:
         at: Any,
         stride: Any,
     ) -> Any:
-        """``count_bins`` of 2 · ``pairs`` planes, for bytes below 16.
-
-        A table turns a byte into 1 for one bin and 16 for the next, so that one sum of up to 15
-        rows counts both in the halves of a byte.
-        """
+        """``count_bins`` of 2 · ``pairs`` planes, for bytes below 16."""
         signature = types.void(rows, first, last, code, counts, at, stride)
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             source = data(context, builder, signature.args[0], values[0])
             target = data(context, builder, signature.args[4], values[4])
-            tables = [
-                _pair_table(builder, builder.add(values[3], number(2 * pair)))
-                for pair in range(pairs)
-            ]
-            low = ir.Constant(BYTES, [15] * CHILDREN)
-            four = ir.Constant(BYTES, [4] * CHILDREN)
 
-            def add(index: Any, held: list[Any]) -> list[Any]:
-                row = load(builder, source, builder.mul(index, number(CHILDREN)), BYTES)
-                name = "llvm.x86.avx512.pshuf.b.512"
-                found = [call(builder, name, BYTES, [table, row]) for table in tables]
-                return [builder.add(old, more) for old, more in zip(held, found, strict=True)]
-
-            def some(index: Any, held: list[Any]) -> list[Any]:
-                stop = builder.add(index, number(15))
-                over = builder.icmp_signed("<", stop, values[2])
-                stop = builder.select(over, stop, values[2])
-                after = []
-                for pair, both in enumerate(
-                    loop(builder, index, stop, 1, [nothing()] * pairs, add)
-                ):
-                    after.append(builder.add(held[2 * pair], builder.and_(both, low)))
-                    after.append(builder.add(held[2 * pair + 1], builder.lshr(both, four)))
-                return after
+            def row_at(index: Any) -> Any:
+                return load(builder, source, builder.mul(index, number(CHILDREN)), BYTES)
 
             place = values[5]
-            start = [nothing()] * (2 * pairs)
-            for total in loop(builder, values[1], values[2], 15, start, some):
+            for total in _sum_halves(builder, row_at, values[1], values[2], values[3], pairs):
                 store(builder, total, target, place)
                 place = builder.add(place, values[6])
             return context.get_dummy_value()
@@ -190,25 +196,43 @@ count_pair, count_pairs = make_halves(1), make_halves(2)
 
 
 @inline
-def clear_rows(
+def count_through(
     typing: Any,  # noqa: ARG001
+    codes: Any,
+    base: Any,
+    order: Any,
+    first: Any,
+    last: Any,
     counts: Any,
     at: Any,
     stride: Any,
-    bins: Any,
 ) -> Any:
-    """No samples in any bin of a segment."""
-    signature = types.void(counts, at, stride, bins)
+    """How many of the samples order[first:last] hold each of the bytes 0 … 4; there are no others.
+
+    ``codes`` is as in ``gather_rows``, whose copy one pass over few bins does not need. Written to
+    ``counts`` (flat bytes) at ``at``, ``at`` + stride, ….
+    """
+    signature = types.void(codes, base, order, first, last, counts, at, stride)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        target = data(context, builder, signature.args[0], values[0])
+        source, places, target = (
+            data(context, builder, signature.args[at], values[at]) for at in (0, 2, 5)
+        )
 
-        def clear(index: Any, held: list[Any]) -> list[Any]:
-            place = builder.add(values[1], builder.mul(index, values[2]))
-            store(builder, nothing(), target, place)
-            return held
+        def row_at(index: Any) -> Any:
+            sample = builder.sext(builder.load(builder.gep(places, [index])), INT)
+            at = builder.add(values[1], builder.mul(sample, number(CHILDREN)))
+            return load(builder, source, at, BYTES)
 
-        loop(builder, number(0), values[3], 1, [], clear)
+        counted = _sum_halves(builder, row_at, values[3], values[4], number(1), 2)
+        length = builder.trunc(builder.sub(values[4], values[3]), BYTE)
+        left = splat(builder, length, BYTES)
+        for total in counted:
+            left = builder.sub(left, total)
+        place = values[6]
+        for total in (left, *counted):
+            store(builder, total, target, place)
+            place = builder.add(place, values[7])
         return context.get_dummy_value()
 
     return signature, generate
