@@ -16,7 +16,8 @@ def class_maps(
     rng = np.random.default_rng(seed)
     labels = np.arange(images) % classes
     centres = 0.5 * rng.normal(size=(classes, channels, 1, 1))
-    noise = rng.normal(size=(images, channels, side, side)) + rng.normal(
-        size=(images, channels, 1, 1)
-    )
-    return np.maximum(centres[labels] + noise, 0).astype(np.float32), labels
+    maps = np.empty((images, channels, side, side), np.float32)
+    for image in range(images):  # one by one: in double precision all of them might not fit
+        noise = rng.normal(size=(channels, side, side)) + rng.normal(size=(channels, 1, 1))
+        maps[image] = np.maximum(centres[labels[image]] + noise, 0)
+    return maps, labels

@@ -25,18 +25,24 @@ LEVELS = 99
 
 @dataclass(frozen=True)
 class Sizes:
-    """``side`` is that of VGG16's convolution 9 on CIFAR-10, ``larger`` of ResNet50's last 3×3."""
+    """``side`` is that of VGG16's convolution 9 on CIFAR-10.
+
+    ``larger`` are ResNet50's last 3×3 and VGG16's last three convolutions on ImageNet.
+    """
 
     filters: int = 512
     images: int = 2000
     side: int = 4
-    larger: int = 7
+    larger: tuple[tuple[int, str], ...] = (
+        (7, "ResNet50 at 224 pixels"),
+        (14, "VGG16 at 224 pixels, convolutions 11 to 13"),
+    )
     timed_levels: tuple[float, ...] = (0.25, 0.5, 0.75)
     passed: int = 100
 
     @staticmethod
     def small() -> Sizes:
-        return Sizes(filters=12, images=60, larger=5, timed_levels=(0.5,), passed=2)
+        return Sizes(filters=12, images=60, larger=((5, "few"),), timed_levels=(0.5,), passed=2)
 
 
 def lines(sizes: Sizes) -> Iterator[Line]:
@@ -50,7 +56,8 @@ def lines(sizes: Sizes) -> Iterator[Line]:
             yield from _speed(evidence, maps, weight, scores, sizes)
             yield _agreement(evidence, maps, weight, scores, sizes)
             del maps
-            yield _larger(replace(sizes, side=sizes.larger))
+            for side, network in sizes.larger:
+                yield _larger(replace(sizes, side=side), network)
     finally:
         torch.set_num_threads(before)
 
@@ -118,7 +125,7 @@ def _speed(
     )
 
 
-def _larger(sizes: Sizes) -> Line:
+def _larger(sizes: Sizes, network: str) -> Line:
     """The same layer on larger maps: their convolution costs more, our window means do not."""
     evidence, maps, weight = _case(sizes)
     scores = np.abs(evidence.weight).sum(axis=2)
@@ -127,9 +134,10 @@ def _larger(sizes: Sizes) -> Line:
     each = timed(_one_level((maps, weight, scores, evidence.labels), level), clock=CPU)
     side = f"{sizes.side}×{sizes.side}"
     return Line(
-        f"the same on {side} maps, as in ResNet50 at 224 pixels, against refit and convolve",
+        f"the same on {side} maps, as in {network}, against refit and convolve",
         each * LEVELS / ours,
         "×",
+        200,
         seconds={"ours": ours, "refit and convolve": each * LEVELS, "one level of it": each},
         notes=("extrapolated from 1 level", "1 thread, CPU seconds"),
     )

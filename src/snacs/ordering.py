@@ -12,6 +12,7 @@ from snacs.jobs import Job
 from snacs.network.choosing import sequential_scores
 from snacs.network.importance import output_importance
 from snacs.plans import Plan
+from snacs.scores.doubt import doubting
 from snacs.scores.information import information
 from snacs.scores.surgeon import surgeon
 from snacs.selection import select
@@ -55,7 +56,7 @@ def in_order(job: Job, plan: Plan) -> Plan:
         plan.masks,
         structure=plan.structure,
         # Where repair lets the kept weights make up for the lost ones, the score must know it.
-        score=surgeon if job.config.repair else information,
+        score=doubting(surgeon if job.config.repair else information),
         importance=importance,
         protected={part.layer.name: part.protected for part in plan.layers},
         least_squares=job.config.repair,
