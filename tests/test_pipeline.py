@@ -160,6 +160,34 @@ def test_retraining_resumes_and_history_is_kept(trained, digits, tmp_path):
         assert torch.equal(ours, theirs), name
 
 
+@pytest.mark.parametrize("repair", [True, False])
+def test_doubt_moves_the_masks_towards_magnitudes(trained, digits, repair):
+    common = {"target": 0.6, "count": 150, "repair": repair, "curves": False}
+    plans = {d: snacs.plan(trained, digits["train"], doubt=d, **common) for d in (0.0, 1.0, 1e9)}
+    kept = {}
+    for doubt, plan in plans.items():
+        loud = 0.0
+        for part in plan.layers:
+            weight = trained.get_submodule(part.layer.name).weight.detach().double()
+            norms = (
+                weight.flatten(2).norm(dim=2).numpy() if weight.ndim > 2 else weight.abs().numpy()
+            )
+            norms = norms.reshape(part.keep.shape)
+            loud += float((norms * part.keep).sum() / norms.sum())
+        kept[doubt] = loud
+    assert kept[0.0] < min(kept[1.0], kept[1e9])
+    assert plans[0.0].pruned == plans[1.0].pruned
+
+
+def test_what_a_recipe_warns_of_is_said(trained, digits):
+    recipe = snacs.Recipe(epochs=1, learning_rate=0.02, note="Printed as 0.9.")
+    found = snacs.prune(
+        trained, digits["train"][:2], target=0.5, count=60, repair=False, train=digits["train"][:1],
+        recipe=recipe,
+    )  # fmt: skip
+    assert "Printed as 0.9." in found.notes
+
+
 def test_where_the_recipe_distills_the_dense_network_teaches(trained, digits):
     recipe = snacs.Recipe(epochs=1, learning_rate=0.02, distillation=1.0)
     common = {"target": 0.7, "count": 150}

@@ -88,6 +88,8 @@ class Config:
         sequential : with score="information", choose each layer's connections in the network that
             is pruned up to it, instead of all in the dense one; masks of two targets are then not
             nested. Not with granularity="filter".
+        doubt : where connections are chosen in that order, how much more than on the calibration
+            images their inputs are taken to vary (``snacs.scores.doubt``); 0 believes the images.
     Limits (``snacs.limits``)
         allocation : svm, uniform, global (one score threshold), tempered (between these two) or
             manual.
@@ -139,6 +141,7 @@ class Config:
     groups: int | None = None
     scaling: str = "one"
     sequential: bool = True
+    doubt: float = 1.0
 
     allocation: str = "svm"
     reading: str = "relative"
@@ -207,9 +210,11 @@ class Config:
             _check_number("threshold", self.threshold)
         if self.threshold is not None and self.threshold_from is not None:
             raise InputError("Give 'threshold' or 'threshold_from', not both.")
-        _check_number("coupling", self.coupling)
-        if not 0 <= self.coupling < float("inf"):
-            raise InputError(f"'coupling' must not be negative. Got {self.coupling!r}.")
+        for name in ("coupling", "doubt"):
+            value = getattr(self, name)
+            _check_number(name, value)
+            if not 0 <= value < float("inf"):
+                raise InputError(f"{name!r} must not be negative. Got {value!r}.")
         if self.coupling and self.granularity == "filter":
             raise InputError("'coupling' is for single connections, not for granularity='filter'.")
         if self.coupling and self.score == "information" and self.sequential:

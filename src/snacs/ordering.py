@@ -56,7 +56,7 @@ def in_order(job: Job, plan: Plan) -> Plan:
         plan.masks,
         structure=plan.structure,
         # Where repair lets the kept weights make up for the lost ones, the score must know it.
-        score=doubting(surgeon if job.config.repair else information),
+        score=doubting(surgeon if job.config.repair else information, job.config.doubt),
         importance=importance,
         protected={part.layer.name: part.protected for part in plan.layers},
         least_squares=job.config.repair,

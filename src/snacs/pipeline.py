@@ -38,7 +38,8 @@ class Pruned:
     """What :func:`prune` returns: the masked, repaired network and how it came about.
 
     ``accuracy`` holds the accuracy on ``test=`` before and after each step, ``history`` the epochs
-    of retraining, ``notes`` what could not be done. Each is empty where nothing was asked for.
+    of retraining, ``notes`` what could not be done and what a recipe warns of. Each is empty where
+    nothing was asked for.
     """
 
     model: nn.Module
@@ -225,7 +226,8 @@ def prune(
                 progress=epochs_watch(watch, "retrain"),
             )
             meter.measure("retrained", pruned)
-        return Pruned(pruned, made, report, meter.seen, history, (*made.notes, *notes))
+        said = () if history is None else history.notes
+        return Pruned(pruned, made, report, meter.seen, history, (*made.notes, *notes, *said))
 
 
 def apply_(model: nn.Module, plan: Plan) -> list[str]:

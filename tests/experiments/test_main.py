@@ -68,6 +68,7 @@ def test_main_stops_at_its_budget_and_goes_on(weights, capsys):
     text = (weights / "run" / "main.md").read_text()
     assert "snacs reproduce main --network small-conv --target 60% --epochs 1" in text
     assert "| paper | 60.0" in text
+    assert "KL from dense" in text
     stamps = [path.stat().st_mtime_ns for path in (weights / "run").rglob("masked.safetensors")]
     assert main(words) == 0
     again = [path.stat().st_mtime_ns for path in (weights / "run").rglob("masked.safetensors")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import runpy
 import subprocess
 import sys
@@ -11,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from snacs.experiments.methods import method_of
+from snacs.zoo.entry import seeded
+from snacs.zoo.networks import SmallResNet
+from snacs.zoo.weights import save_weights
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "quality"
-SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.name != "asking.py")
+SHARED = {"asking", "workbench"}
+OWN = {"affine", "doubt", "iterated"}
+"""Questions that are no method of ``snacs compare``."""
+SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.stem not in SHARED | OWN)
 
 
 def test_there_is_one_for_every_question():
@@ -43,3 +50,18 @@ def test_arguments_are_handed_on(tmp_path):
     found = subprocess.run(wrong, capture_output=True, text=True, timeout=120, check=False)
     assert found.returncode == 2
     assert "1.5" in found.stderr
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_questions_of_their_own_are_answered(name, tmp_path):
+    save_weights(seeded(SmallResNet, seed=1), tmp_path / "small-resnet.safetensors")
+    words = ["--network", "small-resnet", "--targets", "0.5", "--run", str(tmp_path / "run")]
+    found = subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py"), *words],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "SNACS_WEIGHTS": str(tmp_path), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert len(lines) >= 2
+    assert all(line.startswith("50%") and "KL" in line for line in lines)

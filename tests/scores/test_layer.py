@@ -46,7 +46,7 @@ def number_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     numbers, counts = np.empty(codes.shape, np.int32), np.empty(len(codes), np.int64)
     half = len(codes) // 2
     for first, last in ((0, half), (half, len(codes))):  # as two threads share them
-        number_groups(codes.astype(np.float32), starts, ONE * 0, first, last, numbers, counts)
+        number_groups(codes.astype(np.float32), starts, np.float32(0), first, last, numbers, counts)
     return numbers, counts
 
 

@@ -10,6 +10,7 @@ from snacs.scores.kernels_layer import pack_children, sum_children
 from snacs.scores.kernels_wide import STRAIGHT_FROM, by_sample, sum_children_wide
 from snacs.scores.parallel import Threads
 from snacs.scores.vectors import AVAILABLE, CHILDREN
+from snacs.scores.vectors_counting import STRAIGHT
 
 needs_vectors = pytest.mark.skipif(not AVAILABLE, reason="no AVX-512, or numba is switched off")
 
@@ -45,13 +46,15 @@ def test_same_sums_as_the_portable_kernel(seed, samples, children, bins, cells, 
 
 
 @needs_vectors
-def test_both_ways_through_a_cell_are_taken():
-    # Few samples per bin: by sample. Many: by plane, in bytes up to 255, in floats beyond.
+@pytest.mark.parametrize("bins", [STRAIGHT, STRAIGHT + 4])
+def test_every_way_through_a_cell_is_taken(bins):
+    # Few samples per bin: by sample. Many: by plane, in bytes up to 255, in floats beyond; of few
+    # bins straight from the codes, of more from a copy.
     assert by_sample(4, 3, 12)
-    assert not by_sample(100, 3, 4)
+    assert not by_sample(100, 3, STRAIGHT + 4)
     rng = np.random.default_rng(0)
-    for samples in (4, STRAIGHT_FROM, 100, 255, 256, 700):
-        x = rng.integers(0, 5, size=(70, samples)).astype(np.int32)
+    for samples in (4, STRAIGHT_FROM, STRAIGHT_FROM + 1, 100, 255, 256, 700):
+        x = rng.integers(0, bins, size=(70, samples)).astype(np.int32)
         y = (np.arange(samples) % 3).astype(np.int32)
         portable, wide = _both(x, np.zeros(samples, np.int32), y)
         assert portable.max() > 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -25,6 +28,17 @@ def test_the_pace_is_measured_on_a_copy():
         assert torch.equal(tensor, before[name])
     with pytest.raises(InputError, match="too few"):
         pace(model, batches[:1], RECIPES["scratch"])
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_pace_counts_what_reading_takes(channels_last):
+    def read():
+        for _ in range(4):
+            time.sleep(0.02)
+            yield torch.rand(20, 1, 8, 8), torch.arange(20) % 10
+
+    recipe = replace(RECIPES["scratch"], channels_last=channels_last)
+    assert pace(SmallConvNet(), read(), recipe) >= 0.001  # 0.02 s for 20 images, and a step
 
 
 @pytest.mark.parametrize(

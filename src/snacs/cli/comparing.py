@@ -165,6 +165,8 @@ def recipe_of(arguments: Arguments) -> Recipe | None:
     if not arguments.epochs:
         return None
     found = scaled(named, arguments.epochs)
+    if found.note:
+        say(arguments, f"Recipe {arguments.recipe}: {found.note}")
     found = replace(found, channels_last=arguments.channels_last)
     return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
 

@@ -95,6 +95,8 @@ def _row(cell: Cell, bench: Bench) -> dict[str, Any]:
         row["report half %"] = float(found.right[len(found.right) // 2 :].mean())
     if len(bench.material.classes) < bench.dense[0].shape[1]:
         row["among classes %"] = float(found.among.mean())
+    divergence = estimate(found.divergence)
+    row["KL from dense"] = f"{divergence.mean:.4f} ± {divergence.error:.4f}"
     row["CSR MB"] = cell.facts["bytes_csr"] / MEGABYTE
     row["dense MB"] = cell.facts["bytes"] / MEGABYTE
     return row

@@ -62,7 +62,7 @@ BASELINE: dict[str, Any] = {
 }
 """All options of a baseline's plan but its score and its allocation. Curves are measured where the
 allocation reads them; nobody looks at the others."""
-IN_ORDER: dict[str, Any] = {"repair": True, "ridge": 1e-3}
+IN_ORDER: dict[str, Any] = {"repair": True, "ridge": 1e-3, "doubt": 1.0}
 """What a plan depends on besides, if its connections are chosen layer after layer."""
 
 

@@ -262,11 +262,12 @@ def draw_single_shot(tables: Mapping[str, Rows], folder: Path) -> list[Path]:
                 place = (row["pruned %"] * 100, floor + 0.2)
                 axis.plot(*place, "v", color=BLACK, markersize=5)
                 change = f"{row['change']:.1f}".replace("-", "−")
-                words = f"{row['method'].removeprefix('ours, ')} {change}"
+                words = f"{row['method']} {change}"
                 axis.annotate(words, place, (-5, 9 * order), textcoords="offset points", ha="right",
                               va="center", fontsize=6)  # fmt: skip
             axis.axhline(0, color=BLACK, linewidth=0.8, linestyle=":")
-            axis.set_title(network, fontsize=8)
+            few = "; ours among ten classes" if network == "resnet50" else ""
+            axis.set_title(f"{network}{few}", fontsize=8)
             axis.set_xlabel("Pruned (%)")
             axis.set_ylim(bottom=floor)
             axis.grid(linewidth=0.3)

@@ -16,6 +16,7 @@ from snacs.scores.kernels_layer import HELD, number_without
 from snacs.scores.vectors import CHILDREN
 from snacs.scores.vectors_adding import add_bin, add_sample, add_wide, add_wide_bin
 from snacs.scores.vectors_counting import (
+    STRAIGHT,
     count_four,
     count_pair,
     count_pairs,
@@ -30,10 +31,9 @@ HALVES = 16
 """Cells of at most so many bins are counted two bins at a time."""
 LONG = 16
 """After so many bins of one cell the sums are flushed: single precision loses too much in more."""
-STRAIGHT = 5
-"""Cells of at most so many bins are counted in one pass, without a copy of their rows …"""
 STRAIGHT_FROM = 8
-"""… if they have more samples: fewer may be better off by sample, which passes often."""
+"""Cells of more samples, in blocks of at most STRAIGHT bins, are counted in one pass without a copy
+of their rows; those of fewer may be better off by sample, which passes often."""
 EVALUATION = 18
 """What an evaluation of 64 children costs, in compares of 64 bytes."""
 
@@ -176,6 +176,7 @@ def sum_children_wide(codes: Any, bins: Any, cells: Any) -> Any:
     for cell in range(len(cell_end)):
         most = max(most, cell_end[cell] - first)
         first = np.int64(cell_end[cell])
+    # Either way of counting writes to a few bins behind the last.
     room = (np.int64(bins.max()) + STRAIGHT) * most * width
     rows, counts = np.empty(MOST * width, np.uint8), np.empty(room, np.uint8)
     totals, shares = np.empty(room, np.float32), np.empty(most, np.float32)

@@ -1,4 +1,4 @@
-"""A thread pool over parents: kernels release the interpreter lock, results keep their order."""
+"""Threads outside of kernels: those release the interpreter lock, and results keep their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Result = TypeVar("Result")
 
 
 class Threads:
-    """Some threads for several maps, as a context; one is the calling thread itself."""
+    """Some threads for several maps, as a context; a count of one is the calling thread.
+
+    What they run must not use the same threads again: it would wait for itself.
+    """
 
     def __init__(self, count: int) -> None:
         self.count = max(1, count)

@@ -95,8 +95,8 @@ def make_add(wide: bool) -> Any:
     ) -> Any:
         """Add Σ rα / (r + α), α = whole · share, over a bin's segments to ``sums`` (64 floats).
 
-        The shares of a cell and the r of a bin add up, so that this is whole − whole² Σ share² /
-        (r + α). Two fractions are brought to one denominator; a bin without samples adds nothing.
+        The shares of a cell add up to one, so that this is whole − whole² Σ share² / (r + α). Two
+        fractions are brought to one denominator; a bin without samples adds nothing.
         """
         signature = types.void(counts, at, segments, shares, sums)
 
@@ -105,12 +105,13 @@ def make_add(wide: bool) -> Any:
                 data(context, builder, signature.args[at], values[at]) for at in (0, 3, 4)
             )
 
+            zeros = ir.Constant(FLOATS, [0.0] * 16)
+
             def row_at(index: Any) -> list[Any]:
+                if wide:
+                    return floats_at(index)
                 place = builder.add(values[1], builder.mul(index, number(CHILDREN)))
-                if not wide:
-                    return [load(builder, source, place, BYTES)]
-                places = [builder.add(place, number(16 * part)) for part in range(4)]
-                return [load(builder, source, place, FLOATS) for place in places]
+                return [load(builder, source, place, BYTES)]
 
             def floats_at(index: Any) -> list[Any]:
                 place = builder.add(values[1], builder.mul(index, number(CHILDREN)))
@@ -159,8 +160,7 @@ def make_add(wide: bool) -> Any:
                     return after
 
                 even = builder.and_(values[2], number(-2))
-                none = ir.Constant(FLOATS, [0.0] * 16)
-                found = loop(builder, number(0), even, 2, [none] * 4, two)
+                found = loop(builder, number(0), even, 2, [zeros] * 4, two)
                 found = loop(builder, even, values[2], 1, found, one)
                 for part, (whole, value) in enumerate(zip(wholes, found, strict=True)):
                     square = builder.fneg(builder.fmul(whole, whole))
@@ -169,7 +169,7 @@ def make_add(wide: bool) -> Any:
                     before = load(builder, target, place, FLOATS)
                     store(builder, builder.fadd(before, overlap), target, place)
 
-            empty = [ir.Constant(FLOATS, [0.0] * 16)] * 4 if wide else [nothing()]
+            empty = [zeros] * 4 if wide else [nothing()]
             whole = loop(builder, number(0), values[2], 1, empty, total)
             with builder.if_then(_any(builder, whole)):
                 add_overlaps(whole if wide else widen(builder, whole[0]))

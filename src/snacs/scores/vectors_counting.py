@@ -25,6 +25,9 @@ from snacs.scores.vectors import (
     store,
 )
 
+STRAIGHT = 5
+"""Bins that one pass counts: two pairs in the halves of bytes, and what they leave."""
+
 
 @inline
 def gather_rows(
@@ -207,7 +210,9 @@ def count_through(
     at: Any,
     stride: Any,
 ) -> Any:
-    """How many of the samples order[first:last] hold each of the bytes 0 … 4; there are no others.
+    """How many of the samples order[first:last] hold each of the first STRAIGHT bytes.
+
+    There must be no others.
 
     ``codes`` is as in ``gather_rows``, whose copy one pass over few bins does not need. Written to
     ``counts`` (flat bytes) at ``at``, ``at`` + stride, ….
@@ -224,7 +229,7 @@ def count_through(
             at = builder.add(values[1], builder.mul(sample, number(CHILDREN)))
             return load(builder, source, at, BYTES)
 
-        counted = _sum_halves(builder, row_at, values[3], values[4], number(1), 2)
+        counted = _sum_halves(builder, row_at, values[3], values[4], number(1), STRAIGHT // 2)
         length = builder.trunc(builder.sub(values[4], values[3]), BYTE)
         left = splat(builder, length, BYTES)
         for total in counted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import statistics
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 from snacs.errors import InputError
-from snacs.network.batches import labels_of, logits_of, move, run, size_of
+from snacs.network.batches import labels_of, logits_of, map_tensors, move, run, size_of
+from snacs.training.layout import channels_last, laid_out
 from snacs.training.losses import loss_of
 from snacs.training.recipes import Recipe, scaled
 
@@ -31,18 +33,21 @@ class Schedule(NamedTuple):
     parts: int
 
 
-def pace(model: nn.Module, batches: Iterable[Any], recipe: Recipe, *, steps: int = 3) -> float:
-    """Seconds per image of a training step: the fastest of a few on a copy, the first not counted.
+def pace(model: nn.Module, batches: Iterable[Any], recipe: Recipe, *, steps: int = 5) -> float:
+    """Seconds per image of a training step, reading included: the median of a few on a copy.
 
-    The network and the caller's random state are not touched.
+    The first is not counted. The network and the caller's random state are not touched.
     """
     trial = copy.deepcopy(model).train()
     optimizer = torch.optim.SGD(trial.parameters(), lr=1e-6, momentum=recipe.momentum)
-    best, done = math.inf, 0
-    with torch.random.fork_rng(devices=[]):
+    seen: list[float] = []
+    inside = laid_out(trial, channels_last=recipe.channels_last)
+    with torch.random.fork_rng(devices=[]), inside:
+        began = time.perf_counter()
         for batch in batches:
-            began = time.perf_counter()
             batch = move(batch, trial)
+            if recipe.channels_last:
+                batch = map_tensors(batch, channels_last)
             optimizer.zero_grad()
             labels = labels_of(batch)
             if labels is None:
@@ -51,14 +56,14 @@ def pace(model: nn.Module, batches: Iterable[Any], recipe: Recipe, *, steps: int
             loss = loss_of(logits_of(run(trial, batch)), labels.long(), plain, None)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            if done:
-                best = min(best, (time.perf_counter() - began) / size_of(batch))
-            done += 1
-            if done > steps:
+            now = time.perf_counter()
+            seen.append((now - began) / size_of(batch))
+            began = now
+            if len(seen) > steps:
                 break
-    if done < 2:
+    if len(seen) < 2:
         raise InputError("There are too few training images to measure how fast they train.")
-    return best
+    return statistics.median(seen[1:])
 
 
 def fit(recipe: Recipe, *, seconds: float, images: int, pace: float) -> Schedule:

@@ -1,0 +1,42 @@
+"""How far should a score believe its calibration images? Doubt, from none to much.
+
+For every doubt, masks of the default's sizes are chosen layer after layer: for repair, which then
+follows, and with ``--unrepaired`` for none: then only BatchNorm is measured again.
+"""
+
+from __future__ import annotations
+
+from workbench import Workbench, answer
+
+from snacs.network.choosing import sequential_scores
+from snacs.scores.doubt import doubting
+from snacs.scores.information import information
+from snacs.scores.surgeon import surgeon
+
+DOUBTS = (0.0, 0.3, 1.0, 3.0)
+
+
+def ask(bench: Workbench, target: float, *, unrepaired: bool) -> None:
+    repaired = not unrepaired
+    plan = bench.plan(target)
+    for doubt in DOUBTS:
+        scores, _ = sequential_scores(
+            bench.dense,
+            bench.job.calibration.batches,
+            plan.masks,
+            structure=plan.structure,
+            score=doubting(surgeon if repaired else information, doubt),
+            importance=bench.importance,
+            protected={},
+            least_squares=repaired,
+        )
+        model = bench.masked(plan, scores)
+        bench.repair(model, least_squares=repaired)
+        bench.show(f"{target:.0%}, doubt {doubt:g}", model)
+    model = bench.masked(plan, bench.magnitudes(bench.dense))
+    bench.repair(model, least_squares=repaired)
+    bench.show(f"{target:.0%}, magnitudes", model)
+
+
+if __name__ == "__main__":
+    answer(ask, __doc__, targets="0.7,0.8", unrepaired="for networks that are used as they are cut")
