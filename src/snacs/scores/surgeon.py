@@ -65,7 +65,8 @@ def surgeon(
     pull = RIDGE * float(np.diagonal(covariance).mean())
     if not pull > 0:
         return np.zeros((filters, count))
-    pulled = covariance + pull * np.eye(len(covariance))
+    pulled = covariance.copy()
+    pulled.flat[:: len(covariance) + 1] += pull
     wanted = flat @ covariance if cross is None else cross
     factor = cho_factor(pulled)
     solved = cho_solve(factor, (wanted + pull * flat).T).T
