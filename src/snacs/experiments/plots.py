@@ -35,6 +35,7 @@ def draw_phi(
         where = {name: len(names) - index for index, name in enumerate(names)}
         targets = sorted({row["target"] for row in rows})
         for stage in stages:
+            hollow = stage == "masked"  # and larger, so that it shows where BatchNorm is level
             for shift, target in enumerate(targets):
                 mine = [row for row in rows if row["target"] == target]
                 axes[0].errorbar(
@@ -43,7 +44,8 @@ def draw_phi(
                     xerr=[row["errors"][stage] * 100 for row in mine],
                     fmt="os^D"[shift % 4],
                     color=_STAGES[stage],
-                    markersize=4,
+                    markersize=7 if hollow else 4,
+                    markerfacecolor="none" if hollow else _STAGES[stage],
                     linewidth=1,
                     label=NAMES.get(stage, stage) if shift == 0 else None,
                 )

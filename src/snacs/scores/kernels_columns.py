@@ -54,14 +54,18 @@ def turn_chosen(values: Any, chosen: Any, factors: Any, first: Any, last: Any, t
 
 
 @compiled
-def project(directions: Any, values: Any) -> Any:
-    """Return directions (K, rows) @ values (rows, N): double precision, row after row."""
+def project(directions: Any, values: Any, first: Any, last: Any, projected: Any) -> None:
+    """Put directions (K, rows) @ values (rows, N) of samples first … last into ``projected``.
+
+    Double precision, row after row, so that the bits depend on neither BLAS nor the shares.
+    """
     count, rows = directions.shape
-    samples = values.shape[1]
-    found = np.zeros((count, samples), np.float64)
+    samples = last - first
+    found = np.zeros((count, samples), np.float64)  # its own, or nothing becomes a vector
     for row in range(rows):
+        own = values[row][first:last]
         for direction in range(count):
             share = directions[direction, row]
             for sample in range(samples):
-                found[direction, sample] += share * np.float64(values[row, sample])
-    return found
+                found[direction, sample] += share * np.float64(own[sample])
+    projected[:, first:last] = found

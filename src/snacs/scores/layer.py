@@ -208,7 +208,8 @@ class _View:
         columns = self.block.columns
         starts = np.array([part.start for part in columns] + [columns[-1].stop])
         codes, highest, place = self._pack(x, threads)
-        projection, directions = project_inputs(self.inputs, self.directions, self.config.width)
+        width = self.config.width
+        projection, directions = project_inputs(self.inputs, self.directions, width, threads)
         edges = self.config.support == "edges"
         parents = (projection, self.inputs, directions, starts, shift, y.numbers, y.bins)
 

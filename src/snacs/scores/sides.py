@@ -71,14 +71,21 @@ def in_bins(
 
 
 def project_inputs(
-    inputs: NDArray[np.float32], directions: NDArray[np.float64], width: float
+    inputs: NDArray[np.float32],
+    directions: NDArray[np.float64],
+    width: float,
+    threads: Threads | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """S = R · inputs (directions, N) and R^T (inputs, directions), scaled to deviations of 1/width.
 
     A direction along which nothing varies becomes 0.
     """
-    # Not a BLAS product: the bits must not depend on BLAS threads.
-    projection = project(directions, inputs)
+    projection = np.empty((len(directions), inputs.shape[1]))
+
+    def some(first: int, last: int) -> None:
+        project(directions, inputs, first, last, projection)
+
+    (threads or Threads(1)).share(some, inputs.shape[1])
     deviation = projection.std(axis=1)
     scale = np.divide(1 / width, deviation, out=np.zeros_like(deviation), where=deviation > 0)
     scaled = (directions * scale[:, None]).T
