@@ -44,7 +44,7 @@ def couple(
     -----
     What is left of a filter's readers is the mean over all layers that read it. Layers that are not
     pruned and filters that meet others in a residual sum or cannot be removed count as whole.
-    (Coupling residual streams too was measured, and did harm: docs/results.md.)
+    (Coupling residual streams too was measured, and did harm: docs/research.md.)
     """
     if not power:
         return dict(scores)

@@ -20,7 +20,7 @@ from snacs.limits.task import Task, check_name
 from snacs.values import Curve, FloatArray, IntArray
 
 TRUST = 0.7
-"""Of the one threshold in a tempered allocation; chosen on ResNet56 (docs/results.md)."""
+"""Of the one threshold in a tempered allocation; chosen on ResNet56 (docs/research.md)."""
 _CLOSE = 1e-9  # 0.99 · 0.9 is not 0.891 in floating point, but means it
 
 

@@ -14,7 +14,7 @@ follows, because repair is what lets the others make up; where nothing follows, 
 w is the least-squares solution with all kernels kept, for the outputs that are wanted (see
 ``snacs.network.choosing``). The noise is stated by the importance of a filter: σ_i² is one over
 the square root of the expected squared change of the logits. Of the powers 0, ½ and 1 this measured
-best (docs/results.md): with 1 whole filters die that the next layers still need, with 0 those that
+best (docs/research.md): with 1 whole filters die that the next layers still need, with 0 those that
 matter lose as much as those that do not. The logarithm changes no order and is left out.
 """
 
