@@ -29,7 +29,6 @@ from snacs.streams import streams
 from snacs.values import BoolArray, LayerPlan, Structure
 
 _STEPS = 12  # of the bisection: MACs within 1/4096, finer than one filter
-_MOST = 0.97  # of a layer's filters
 
 
 def installed_version() -> str:
@@ -50,7 +49,7 @@ def plan_at_macs(
     free = free_layers(structure)
     if not free:
         raise InputError("Residual sums couple all filters: there is none that can go alone.")
-    low, high = 0.0, _MOST
+    low, high = 0.0, most_ratio(structure, free)
     best: dict[str, BoolArray] | None = None
     made = model
     for _ in range(_STEPS):
@@ -84,6 +83,15 @@ def plan_at_macs(
     )
     notes = (f"Filters chosen by torch-pruning {installed_version()}.",)
     return Plan(structure, parts, Goal(), config, None, None, notes, {"macs": gone})
+
+
+def most_ratio(structure: Structure, free: list[str]) -> float:
+    """The largest ratio that leaves each of these layers a filter.
+
+    Beyond it Torch-Pruning leaves a layer as it is instead of nearly empty, and more would be less.
+    """
+    narrowest = min(layer.c_out for layer in structure if layer.name in free)
+    return 1 - 1.01 / narrowest  # 1/n itself would be rounded to no filter
 
 
 def free_layers(structure: Structure) -> list[str]:
