@@ -11,13 +11,7 @@ import torch
 from snacs.cli import main
 from snacs.errors import InputError, ModelError
 from snacs.experiments.methods import method_of
-from snacs.experiments.torch_pruning import (
-    _check,
-    free_layers,
-    most_ratio,
-    plan_at_macs,
-    removed_filters,
-)
+from snacs.experiments.torch_pruning import _check, free_layers, plan_at_macs, removed_filters
 from snacs.network.cost import cost
 from snacs.network.layers import find_structure
 from snacs.selection import select
@@ -59,12 +53,9 @@ def test_narrow_layers_go_on_giving_where_most_has_to_go():
     model, example = seeded(ResNet56, seed=0).eval(), torch.zeros(2, 3, 32, 32)
     structure = find_structure(model, example)
     free = free_layers(structure)
-    ratio = most_ratio(structure, free)
-    removed, _ = removed_filters(model, structure, example, free, ratio)
-    assert {name: len(rows) - rows.sum() >= 1 and rows.any() for name, rows in removed.items()} == (
-        dict.fromkeys(free, True)
-    )
-    assert sum(rows.sum() for rows in removed.values()) == 9 * (15 + 30 + 60)
+    removed, _ = removed_filters(model, structure, example, free, 0.97)
+    left = [len(rows) - rows.sum() for rows in removed.values()]
+    assert left == [1] * 27
     found = cost(structure, select(structure, {}, {}, {}, removed=removed))
     assert 1 - found.macs_compacted / found.macs > 0.9
 

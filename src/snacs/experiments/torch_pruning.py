@@ -29,6 +29,7 @@ from snacs.streams import streams
 from snacs.values import BoolArray, LayerPlan, Structure
 
 _STEPS = 12  # of the bisection: MACs within 1/4096, finer than one filter
+_MOST = 0.97  # of a layer's filters
 
 
 def installed_version() -> str:
@@ -49,7 +50,7 @@ def plan_at_macs(
     free = free_layers(structure)
     if not free:
         raise InputError("Residual sums couple all filters: there is none that can go alone.")
-    low, high = 0.0, most_ratio(structure, free)
+    low, high = 0.0, _MOST
     best: dict[str, BoolArray] | None = None
     made = model
     for _ in range(_STEPS):
@@ -85,39 +86,42 @@ def plan_at_macs(
     return Plan(structure, parts, Goal(), config, None, None, notes, {"macs": gone})
 
 
-def most_ratio(structure: Structure, free: list[str]) -> float:
-    """The largest ratio that leaves each of these layers a filter.
-
-    Beyond it Torch-Pruning leaves a layer as it is instead of nearly empty, and more would be less.
-    """
-    narrowest = min(layer.c_out for layer in structure if layer.name in free)
-    return 1 - 1.01 / narrowest  # 1/n itself would be rounded to no filter
-
-
 def free_layers(structure: Structure) -> list[str]:
-    """Prunable layers none of whose filters meets another layer's in a residual sum."""
+    """Prunable layers of several filters, none of which meets another layer's in a residual sum."""
     coupled = {
         name
         for stream in streams(structure)
         for name, _ in stream.members
         if stream.kept_because is not None or len({layer for layer, _ in stream.members}) > 1
     }
-    return [layer.name for layer in structure.prunable if layer.name not in coupled]
+    return [
+        layer.name for layer in structure.prunable if layer.name not in coupled and layer.c_out > 1
+    ]
 
 
 def removed_filters(
     model: nn.Module, structure: Structure, example: torch.Tensor, free: list[str], ratio: float
 ) -> tuple[dict[str, BoolArray], nn.Module]:
-    """(c_out,) filters by layer that its magnitude pruner takes at a ratio, and what is left."""
+    """(c_out,) filters by layer that its magnitude pruner takes at a ratio, and what is left.
+
+    A layer that would lose all filters Torch-Pruning leaves whole, and a larger ratio would remove
+    less; so each has a ratio that leaves it one.
+    """
     import torch_pruning as tp
 
     trial = copy.deepcopy(model).eval()
     names = {module_of(trial, layer): layer.name for layer in structure}
+    ratios = {
+        module_of(trial, layer): min(ratio, 1 - 1.01 / layer.c_out)  # 1/n would be rounded to none
+        for layer in structure
+        if layer.name in free
+    }
     pruner = tp.pruner.MagnitudePruner(
         trial,
         example[:1],
         importance=tp.importance.MagnitudeImportance(p=2),
         pruning_ratio=ratio,
+        pruning_ratio_dict=ratios,
         ignored_layers=[module for module, name in names.items() if name not in free],
     )
     removed = {
