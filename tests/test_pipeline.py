@@ -179,6 +179,17 @@ def test_doubt_moves_the_masks_towards_magnitudes(trained, digits, repair):
     assert plans[0.0].pruned == plans[1.0].pruned
 
 
+def test_what_is_chosen_depends_on_repair_only_by_how_earlier_layers_are_settled(trained, digits):
+    common = {"target": 0.6, "count": 150, "curves": False}
+    with_it, without = (
+        snacs.plan(trained, digits["train"], repair=repair, **common).layers
+        for repair in (True, False)
+    )
+    # The first layer sees the images either way; the last one what the others were made of.
+    np.testing.assert_allclose(with_it[0].scores, without[0].scores)
+    assert not np.allclose(with_it[-1].scores, without[-1].scores)
+
+
 def test_what_a_recipe_warns_of_is_said(trained, digits):
     recipe = snacs.Recipe(epochs=1, learning_rate=0.02, note="Printed as 0.9.")
     found = snacs.prune(

@@ -117,8 +117,8 @@ class Config:
             Not where connections are chosen in order, nor with granularity="filter".
         silence : mask the BatchNorm of dead filters too.
     Repair, used by ``prune`` (``repair`` and ``ridge`` also by ``plan``)
-        repair : least squares on the kept weights. Where connections are chosen in order, they are
-            then chosen knowing that the kept weights will make up for the lost ones.
+        repair : least squares on the kept weights. Where connections are chosen in order, every
+            layer is then solved before the next one is chosen.
         refine : least squares that knows what a ReLU cuts off and how filters are read together.
         batchnorm : re-estimate BatchNorm statistics where that helps.
         ridge : of the least squares, relative to the mean diagonal of the Gram matrix.

@@ -13,7 +13,6 @@ from snacs.network.choosing import sequential_scores
 from snacs.network.importance import output_importance
 from snacs.plans import Plan
 from snacs.scores.doubt import doubting
-from snacs.scores.information import information
 from snacs.scores.surgeon import surgeon
 from snacs.selection import select
 from snacs.values import FloatArray
@@ -55,8 +54,7 @@ def in_order(job: Job, plan: Plan) -> Plan:
         job.calibration.batches,
         plan.masks,
         structure=plan.structure,
-        # Where repair lets the kept weights make up for the lost ones, the score must know it.
-        score=doubting(surgeon if job.config.repair else information, job.config.doubt),
+        score=doubting(surgeon, job.config.doubt),
         importance=importance,
         protected={part.layer.name: part.protected for part in plan.layers},
         least_squares=job.config.repair,

@@ -1,11 +1,11 @@
 """Choose every layer's kernels in the network as it is by then: pruned up to that layer.
 
 Dense and pruned network run side by side, layer by layer, as in repair. At each layer the kept
-kernels are chosen so that the filters, fed with what the already pruned layers give them, say the
-most about the outputs of the *dense* network (:mod:`snacs.scores.information`; where repair
-follows, :mod:`snacs.scores.surgeon`); where the output joins a residual stream, about the output
-that would also make up for the error which the stream carries already. A layer so makes good for
-the losses of earlier ones by the mere choice of what stays.
+kernels are chosen so that the filters, fed with what the already pruned layers give them, can say
+the most about the outputs of the *dense* network (:mod:`snacs.scores.surgeon`); where the output
+joins a residual stream, about the output that would also make up for the error which the stream
+carries already. A layer so makes good for the losses of earlier ones by the mere choice of what
+stays.
 
 Before the pass goes on, the layer is settled as it will be used: BatchNorm statistics are those of
 the pruned output, or, with least squares, the kept weights are solved.
@@ -56,8 +56,8 @@ def sequential_scores(
     batches : calibration images; activations are held at one time, as in repair.
     masks : (c_out, c_in) by layer: as many connections go as here. Layers that cannot be treated
         in order (called several times, too wide) keep these masks.
-    score : ``snacs.scores.information.information``, or ``snacs.scores.surgeon.surgeon`` where
-        repair follows; given by the caller: this room knows torch, those do not.
+    score : ``snacs.scores.surgeon.surgeon`` or ``snacs.scores.information.information``, given by
+        the caller: this room knows torch, those do not.
     least_squares : settle each layer by least squares (repair follows) or by its statistics.
     silence : a filter that lost all kernels says nothing at all, as ``apply_`` will have it.
     """

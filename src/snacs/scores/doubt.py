@@ -11,9 +11,8 @@ its magnitude alone.
 
 This is for choosing within a layer, one layer after the other (``snacs.ordering``): how much of
 each goes was decided before, from what was seen. On ResNet56, 0.3 to 3 measured alike where repair
-follows, and 0 worse over three seeds at 60, 70 and 80 % (better in one run at 68.6 %); where none
-follows, 1 is better than 0 up to a target of 60 % and level with it beyond (docs/research.md and
-docs/results.md).
+follows, and 0 worse over three seeds at 60, 70 and 80 % (better in one run at 68.6 %); see
+docs/research.md and docs/results.md.
 """
 
 from __future__ import annotations
