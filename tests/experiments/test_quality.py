@@ -52,12 +52,13 @@ def test_arguments_are_handed_on(tmp_path):
     assert "1.5" in found.stderr
 
 
-@pytest.mark.parametrize("name", sorted(OWN))
-def test_questions_of_their_own_are_answered(name, tmp_path):
+@pytest.mark.parametrize("question", [*sorted(OWN), "doubt --unrepaired"])
+def test_questions_of_their_own_are_answered(question, tmp_path):
+    name, *flags = question.split()
     save_weights(seeded(SmallResNet, seed=1), tmp_path / "small-resnet.safetensors")
     words = ["--network", "small-resnet", "--targets", "0.5", "--run", str(tmp_path / "run")]
     found = subprocess.run(
-        [sys.executable, str(FOLDER / f"{name}.py"), *words],
+        [sys.executable, str(FOLDER / f"{name}.py"), *words, *flags],
         capture_output=True, text=True, timeout=300, check=False,
         env={**os.environ, "SNACS_WEIGHTS": str(tmp_path), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

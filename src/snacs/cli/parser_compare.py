@@ -26,7 +26,7 @@ def add_compare(
         "l2-default (as much of every layer as the default takes), or torch-pruning (whole\n"
         "filters, at as many MACs as the default; extra torch-pruning). Presets and scores may\n"
         "have other options: default+ridge=0.01, default+shares=0.1:0.2, l2+coupling=0.5. The\n"
-        "default chooses by another score if no repair follows: before repair, compare with\n"
+        "default chooses otherwise if no repair follows: before repair, compare with\n"
         "default+repair=false. All methods are repaired in the column of that name, this one\n"
         "too.\n\n"
         "Interrupted? The same command goes on where it stopped. Several processes may share\n"
