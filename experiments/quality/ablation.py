@@ -8,6 +8,7 @@ METHODS = (
     "default",
     "default+repair=false",  # choose as if nothing were repaired
     "default+sequential=false",  # all layers in the dense network
+    "default+doubt=0",  # believe the calibration images
     "default+score=acmi",
     "default+score=l2",
     "default+score=l2+coupling=0.5",
@@ -15,6 +16,7 @@ METHODS = (
     "default+allocation=global",
     "default+shares=0.1:0.2",  # protection
     "default+refine=false",  # plain least squares
+    "default+logits=false",  # no last step for the logits
 )
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from asking import ask
 METHODS = (
     "default",
     "default+refine=false",
+    "default+logits=false",
     "default+ridge=0.01",
     "default+ridge=0.0001",
     "l2-uniform",

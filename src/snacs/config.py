@@ -26,6 +26,9 @@ SCALINGS = (
 )
 ALLOCATIONS = ("svm", "uniform", "global", "tempered", "manual")
 
+_FLAGS = (
+    "conditional", "curves", "sequential", "silence", "repair", "refine", "batchnorm", "logits",
+)  # fmt: skip
 _CHOICES: dict[str, tuple[str, ...]] = {
     "samples": ("positions", "pooled"),
     "score": SCORES,
@@ -121,6 +124,7 @@ class Config:
             layer is then solved before the next one is chosen.
         refine : least squares that knows what a ReLU cuts off and how filters are read together.
         batchnorm : re-estimate BatchNorm statistics where that helps.
+        logits : after least squares, one step for the logits by scales and shifts of BatchNorm.
         ridge : of the least squares, relative to the mean diagonal of the Gram matrix.
     """
 
@@ -165,6 +169,7 @@ class Config:
     repair: bool = True
     refine: bool = True
     batchnorm: bool = True
+    logits: bool = True
     ridge: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -176,8 +181,7 @@ class Config:
                 raise InputError(
                     f"{name!r} must map layer names to fractions. Got {getattr(self, name)!r}."
                 )
-        flags = ("conditional", "curves", "sequential", "silence", "repair", "refine", "batchnorm")
-        for name in flags:
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name!r} must be True or False. Got {getattr(self, name)!r}.")
         if not isinstance(self.shares, tuple | list):

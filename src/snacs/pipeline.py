@@ -292,10 +292,11 @@ def repair_(
     progress: bool | Watch | None = None,
     **options: Any,
 ) -> RepairReport:
-    """Solve a masked model's kept weights by least squares, then its BatchNorm statistics.
+    """Solve what is left of a masked model: its kept weights, then its BatchNorm.
 
     No labels, no training: every layer is made to return what the dense network returns; one
-    backward pass tells how its filters are read together. The dense weights are still there under
+    backward pass tells how its filters are read together, one per class how the logits depend on
+    the scales and shifts of BatchNorm, which are solved last. The dense weights are still there under
     the masks; after training, pass ``dense=``.
     """
     config = Config.preset("default", **options)
@@ -320,6 +321,7 @@ def repair_(
             least_squares=config.repair,
             refine=config.refine,
             batchnorm=config.batchnorm,
+            logits=config.logits,
             bn_images=bn_images,
             progress=lambda done, total, name: watch("repair", done, total, name),
             compared=lambda done, total: watch("outputs", done, total),

@@ -41,6 +41,7 @@ def repaired_(
             least_squares=config.repair,
             refine=config.refine,
             batchnorm=config.batchnorm,
+            logits=config.logits,
             bn_images=bn_images,
             progress=lambda done, total, name: job.watch("repair", done, total, name),
             compared=lambda done, total: job.watch("outputs", done, total),

@@ -135,7 +135,7 @@ def test_outputs_come_closer_on_calibration_and_on_new_images(kind, refine):
 @KINDS
 def test_only_kept_weights_offsets_and_statistics_change(kind):
     dense, model, structure, masks = pruned(kind)
-    repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False)
+    repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False, logits=False)
     for name, keep in masks.items():
         module = model.get_submodule(name)
         shape = (*keep.shape, -1)
@@ -168,7 +168,7 @@ def test_refining_brings_outputs_closer_than_plain_least_squares(seed):
     # enough images that 8 channels x 9 taps are not fitted to them by heart
     batches = list(images(600, seed=4).split(100))
     repair_(model, batches, structure=structure, batchnorm=False)
-    repair_(twin, batches, structure=structure, refine=False, batchnorm=False)
+    repair_(twin, batches, structure=structure, refine=False, batchnorm=False, logits=False)
     new = images(300, seed=9)
     assert output_error(dense, model, new) < output_error(dense, twin, new)
 
@@ -299,7 +299,7 @@ def test_lockstep_equals_the_plain_rerun(kind, monkeypatch):
     monkeypatch.setattr(moments, "ENOUGH", 10**6)  # all positions, as in the plain version
     dense, model, structure, masks = pruned(kind)
     twin = copy.deepcopy(model)
-    repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False)
+    repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False, logits=False)
     naive(twin, dense, structure, masks, images(), 1e-3)
     expected = twin.state_dict()
     for key, value in model.state_dict().items():
@@ -313,8 +313,8 @@ def test_residual_sums_are_used():
     assert {found.layer for found in structure.sums} == {"conv2", "down", "conv4"}
     blind = Structure(structure.layers, structure.norms)
     twin = copy.deepcopy(model)
-    repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False)
-    repair_(twin, BATCHES, structure=blind, refine=False, batchnorm=False)
+    repair_(model, BATCHES, structure=structure, refine=False, batchnorm=False, logits=False)
+    repair_(twin, BATCHES, structure=blind, refine=False, batchnorm=False, logits=False)
     assert output_error(dense, model, images()) < output_error(dense, twin, images())
 
 
@@ -334,7 +334,8 @@ def test_a_redundant_kernel_is_recovered_exactly():
     masking.apply_(model, {"2": keep}, structure=structure)
     x = images().double()
     assert output_error(dense, model, x) > 1e-2
-    report = repair_(model, [x], structure=structure, ridge=1e-10, refine=False, batchnorm=False)
+    plain = {"refine": False, "batchnorm": False, "logits": False}
+    report = repair_(model, [x], structure=structure, ridge=1e-10, **plain)
     # only the ridge keeps the answer from being exact
     assert output_error(dense, model, x) < 1e-12
     assert report.layers[0].after < 1e-12
@@ -466,8 +467,9 @@ def test_looking_at_outputs_is_told_batch_by_batch():
     told = lambda done, total: seen.append((done, total))  # noqa: E731
     report = repair_(model, BATCHES, structure=structure, compared=told)
     whole = [(number + 1, len(BATCHES)) for number in range(len(BATCHES))]
-    assert len(report.steps) == 2
-    assert seen == 4 * whole  # the dense network, the masked one, and that after each step
+    assert len(report.steps) == 3
+    # The dense network, the masked one, that after each step, and once more for the last one.
+    assert seen == 6 * whole
 
 
 def test_a_second_repair_needs_the_dense_network():

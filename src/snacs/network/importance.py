@@ -20,14 +20,13 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from snacs.errors import InputError
-from snacs.network.batches import Forward, evaluating, logits_of, map_tensors, move, run, size_of
+from snacs.network.batches import Forward, logits_of, move, run, size_of
+from snacs.network.jacobian import chunks, watched
 from snacs.network.layers import module_of
 from snacs.values import FloatArray, Structure
 
 Progress = Callable[[int, int], None]
 
-# Images per backward pass: of ResNet50 at 224 pixels this many take about 3 GB.
-CHUNK = 16
 # Images that are enough: importances differ by orders of magnitude, their errors by percents.
 ENOUGH = 320
 
@@ -92,36 +91,20 @@ def _differentiate(
     """Hand (filters, positions) gradients of every prunable layer to ``add``; returns images."""
     modules = {layer.name: module_of(model, layer) for layer in structure.prunable}
     signs = torch.Generator().manual_seed(seed)
-    outputs: list[tuple[str, Tensor]] = []
-
-    def watch(name: str) -> Any:
-        def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
-            if not output.requires_grad:  # all parameters before it are frozen
-                output.requires_grad_()
-            outputs.append((name, output))
-            return output.clone()  # the network may change it in place
-
-        return hook
-
     seen = 0
-    handles = [module.register_forward_hook(watch(name)) for name, module in modules.items()]
-    try:
-        with evaluating(model), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
-            for chunk in _chunks(batches):
-                outputs.clear()
-                logits = logits_of(run(model, move(chunk, model), forward))
-                for (name, _), gradient in zip(outputs, _by(logits, outputs, signs), strict=True):
-                    if gradient is not None:
-                        channels = 1 if isinstance(modules[name], _ConvNd) else gradient.ndim - 1
-                        add(name, gradient.movedim(channels, 0).flatten(1))
-                seen += size_of(chunk)
-                if progress is not None:
-                    progress(min(seen, ENOUGH), ENOUGH)
-                if seen >= ENOUGH:
-                    break
-    finally:
-        for handle in handles:
-            handle.remove()
+    with watched(model, modules) as outputs:
+        for chunk in chunks(batches):
+            outputs.clear()
+            logits = logits_of(run(model, move(chunk, model), forward))
+            for (name, _), gradient in zip(outputs, _by(logits, outputs, signs), strict=True):
+                if gradient is not None:
+                    channels = 1 if isinstance(modules[name], _ConvNd) else gradient.ndim - 1
+                    add(name, gradient.movedim(channels, 0).flatten(1))
+            seen += size_of(chunk)
+            if progress is not None:
+                progress(min(seen, ENOUGH), ENOUGH)
+            if seen >= ENOUGH:
+                break
     if seen == 0:
         raise InputError("There are no calibration images: the iterable gave no batch.")
     return seen
@@ -143,15 +126,3 @@ def _by(
             "The network's outputs cannot be differentiated, which score='information' needs "
             f"({error}). Choose another score: score='acmi' or score='l2'."
         ) from error
-
-
-def _chunks(batches: Iterable[Any]) -> Iterable[Any]:
-    for batch in batches:
-        size = size_of(batch)
-        for start in range(0, size, CHUNK):
-            part = slice(start, start + CHUNK)
-
-            def cut(tensor: Tensor, part: slice = part, size: int = size) -> Tensor:
-                return tensor[part] if tensor.ndim and len(tensor) == size else tensor
-
-            yield map_tensors(batch, cut)

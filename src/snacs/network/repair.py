@@ -1,10 +1,12 @@
 """Bring a pruned network back towards its dense one: no labels, no training.
 
-Two steps, each kept only if the outputs come closer to the dense network's (KL divergence on the
+Three steps, each kept only if the outputs come closer to the dense network's (KL divergence on the
 calibration images, eval mode): least squares on the kept weights and on the final classifier, layer
-by layer (:mod:`snacs.network.sequential`), then BatchNorm statistics measured again. One backward
-pass through the dense network tells how it reads each layer's filters together
-(:mod:`snacs.network.importance`); nothing descends along a gradient.
+by layer (:mod:`snacs.network.sequential`), then BatchNorm statistics measured again, then scales
+and shifts of all BatchNorm channels solved together for the logits (:mod:`snacs.network.logits`).
+Backward passes tell how the network reads each layer's filters together
+(:mod:`snacs.network.importance`) and how logits depend on scales and shifts; every step is a linear
+problem that is solved, and nothing descends along a gradient.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from snacs.network.batches import (
 )
 from snacs.network.batchnorm import reestimate_
 from snacs.network.holding import collect, fit
+from snacs.network.logits import approach_
+from snacs.network.logits import why_not as unable
 from snacs.network.masking import Mask, is_masked, remove_
 from snacs.network.sequential import LayerRepair, Progress, solve_layers_
 from snacs.values import Structure
@@ -77,6 +81,7 @@ def repair_(
     least_squares: bool = True,
     refine: bool = True,
     batchnorm: bool = True,
+    logits: bool = True,
     bn_images: Iterable[Any] | None = None,
     progress: Progress | None = None,
     compared: Callable[[int, int], None] | None = None,
@@ -97,8 +102,8 @@ def repair_(
     ridge : float
         How strongly weights are pulled to their old values, relative to the mean diagonal of the
         Gram matrix. Larger is safer with few images.
-    least_squares, batchnorm : bool
-        The two steps.
+    least_squares, batchnorm, logits : bool
+        The three steps. The last one finishes what least squares began, and is not taken without.
     refine : bool
         Let least squares know what a ReLU cuts off and how filters are read together
         (:mod:`snacs.network.refining`), and solve the final classifier too. False: every filter by
@@ -109,7 +114,7 @@ def repair_(
         Called with (layers done, layers, name).
     compared : callable, optional
         Called with (batches done, batches) whenever a network's outputs are looked at: before
-        repair, and after each of its steps.
+        repair, after each of its steps, and while the last one is prepared.
 
     Returns
     -------
@@ -156,11 +161,21 @@ def repair_(
         def measure() -> None:
             reestimate_(model, batches if bn_images is None else bn_images, forward=forward)
 
+        def approach() -> None:
+            note(approach_(model, batches, target, forward=forward, progress=compared))
+
+        def note(reason: str | None) -> bool:
+            if reason is not None:
+                notes.append(f"No step for the logits: {reason}.")
+            return reason is None
+
+        last = least_squares and logits and note(unable(model, target[0].shape[1]))
         steps: list[RepairStep] = []
         current = divergence()
         for name, wanted, act in (
             ("least squares", least_squares, solve),
             ("batchnorm", batchnorm, measure),
+            ("logits", last, approach),
         ):
             if wanted:
                 steps.append(_step(model, name, act, current, divergence))
