@@ -167,8 +167,16 @@ class Patches(Net):
         return self.fc(self.flat(y.reshape(2, len(x), 4).mean(0)))
 
 
-def test_rows_that_are_no_images_are_left_alone():
-    model = net(Patches)
+class Unused(Net):
+    """Its BatchNorm is there and never called."""
+
+    def forward(self, x):
+        return self.fc(self.act(self.stem(x)).mean((2, 3)))
+
+
+@pytest.mark.parametrize("kind", [Patches, Unused])
+def test_rows_that_are_no_images_are_left_alone(kind):
+    model = net(kind)
     before = copy.deepcopy(model.state_dict())
     with torch.no_grad():
         reason = approach_(model, [images()], [model(images()) + 1])

@@ -125,7 +125,7 @@ def derived(
             for chunk in chunks([batch]):
                 outputs.clear()
                 logits = logits_of(run(model, move(chunk, model), forward))
-                if any(len(output) != len(logits) for _, output in outputs):
+                if not outputs or any(len(output) != len(logits) for _, output in outputs):
                     raise RuntimeError("BatchNorm does not see one row per image")
                 end = start + len(logits)
                 lacks = wanted[start:end].to(logits) - logits.detach()
