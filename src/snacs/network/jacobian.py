@@ -44,12 +44,12 @@ def watched(
             handle.remove()
 
 
-def chunks(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same images in the same order, at most :data:`CHUNK` at a time."""
+def chunks(batches: Iterable[Any], most: int = CHUNK) -> Iterator[Any]:
+    """The same images in the same order, at most ``most`` at a time."""
     for batch in batches:
         size = size_of(batch)
-        for start in range(0, size, CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, size, most):
+            part = slice(start, start + most)
 
             def cut(tensor: Tensor, part: slice = part, size: int = size) -> Tensor:
                 return tensor[part] if tensor.ndim and len(tensor) == size else tensor
