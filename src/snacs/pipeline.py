@@ -29,6 +29,7 @@ from snacs.reporting.progress import Watch, watching
 from snacs.store import Run, key_of
 from snacs.training import History, Recipe, train_
 from snacs.training import recipe as recipe_of
+from snacs.training.start import fitting
 
 Folder = str | os.PathLike[str]
 
@@ -206,7 +207,7 @@ def prune(
             meter.measure("repaired", pruned)
         history = None
         if train is not None:
-            chosen = recipe_of(recipe) if isinstance(recipe, str) else recipe
+            chosen = fitting(recipe_of(recipe), pruned) if isinstance(recipe, str) else recipe
             key = key_of(
                 start=fingerprint(pruned),
                 recipe=chosen.as_dict(),
@@ -264,7 +265,7 @@ def retrain_(
     network as ``teacher`` if you have it: a recipe given by name does without if you have not.
     """
     if isinstance(recipe, str):
-        recipe = recipe_of(recipe)
+        recipe = fitting(recipe_of(recipe), model)
         recipe = replace(recipe, distillation=0.0) if teacher is None else recipe
     with watching(progress) as watch:
         return train_(

@@ -24,6 +24,7 @@ from snacs.network import masking
 from snacs.network.cost import accuracy
 from snacs.training.loop import train_
 from snacs.training.recipes import Recipe
+from snacs.training.start import drawn_back_, fitting, floating
 
 RECIPE = Recipe(epochs=3, learning_rate=0.05, warmup=0.5, weight_decay=1e-3, nesterov=True)
 
@@ -123,10 +124,12 @@ def test_masked_weights_stay_zero_and_the_others_learn():
     assert type(model[0]) is nn.Conv2d
 
 
+@pytest.mark.parametrize("start_share", [0.0, 0.5])
 @pytest.mark.parametrize("own_generator", [None, 3])
-def test_resume_gives_the_same_bits(tmp_path, own_generator):
+def test_resume_gives_the_same_bits(tmp_path, own_generator, start_share):
     whole, parts = build(), build()
-    expected = train_(whole, loader(seed=own_generator), recipe=RECIPE, validation=TEST)
+    recipe = replace(RECIPE, start_share=start_share)
+    expected = train_(whole, loader(seed=own_generator), recipe=recipe, validation=TEST)
     folder = tmp_path / "run"
     for stop in (2, 3):
 
@@ -136,18 +139,18 @@ def test_resume_gives_the_same_bits(tmp_path, own_generator):
 
         with pytest.raises(KeyboardInterrupt):
             train_(
-                parts, loader(seed=own_generator), recipe=RECIPE, validation=TEST, folder=folder,
+                parts, loader(seed=own_generator), recipe=recipe, validation=TEST, folder=folder,
                 progress=interrupt,
             )  # fmt: skip
         parts = build()
-    found = train_(parts, loader(seed=own_generator), recipe=RECIPE, validation=TEST, folder=folder)
+    found = train_(parts, loader(seed=own_generator), recipe=recipe, validation=TEST, folder=folder)
     assert found.resumed == 2
     assert same(whole, parts)
     assert [(r.loss, r.validation) for r in found.rows] == [
         (r.loss, r.validation) for r in expected.rows
     ]
     again = build()
-    finished = train_(again, loader(), recipe=RECIPE, validation=TEST, folder=folder)
+    finished = train_(again, loader(), recipe=recipe, validation=TEST, folder=folder)
     assert finished.resumed == 3
     assert same(whole, again)
 
@@ -262,6 +265,54 @@ def test_the_best_epoch_only_with_validation():
     assert train_(last, loader(), recipe=recipe, validation=TEST, best=False).chosen == 4
     train_(plain, loader(), recipe=recipe)
     assert same(last, plain)
+
+
+def test_the_result_is_drawn_back_to_the_start():
+    start, there, half = build(), build(), build()
+    recipe = Recipe(epochs=2, learning_rate=0.05)
+    train_(there, loader(), recipe=recipe)
+    history = train_(half, loader(), recipe=replace(recipe, start_share=0.25))
+    ends = (start.state_dict(), there.state_dict())
+    for name, found in half.state_dict().items():
+        old, new = (end[name] for end in ends)
+        if found.is_floating_point():
+            torch.testing.assert_close(found, 0.25 * old + 0.75 * new)
+            assert not torch.equal(found, new)
+        else:
+            assert torch.equal(found, new)  # batches are counted, not averaged
+    assert history.chosen == 2
+
+
+def test_validation_is_that_of_the_result():
+    recipe = Recipe(epochs=3, learning_rate=0.05, start_share=0.5)
+    best, last = build(), build()
+    history = train_(best, loader(1400), recipe=recipe, validation=TEST)
+    assert accuracy(best, TEST).fraction == history.rows[history.chosen - 1].validation
+    plain = train_(last, loader(1400), recipe=recipe, validation=TEST, best=False)
+    assert accuracy(last, TEST).fraction == plain.rows[-1].validation
+    assert plain.rows == tuple(
+        replace(b, seconds=a.seconds) for a, b in zip(plain.rows, history.rows, strict=True)
+    )
+
+
+def test_two_layers_with_one_weight_are_drawn_back_once():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    start = {name: tensor + 2 for name, tensor in floating(model).items()}
+    before = model[0].weight.detach().clone()
+    drawn_back_(model, start, 0.5)
+    torch.testing.assert_close(model[1].weight.detach(), before + 1)
+
+
+def test_only_a_repaired_network_goes_back_to_its_start():
+    recipe = Recipe(epochs=1, learning_rate=0.1, start_share=0.5)
+    model = masked()
+    assert fitting(recipe, build()).start_share == 0.0
+    assert fitting(recipe, model).start_share == 0.0
+    for module in model.modules():
+        if isinstance(module, masking.Mask):
+            module.repaired.fill_(True)
+    assert fitting(recipe, model) is recipe
 
 
 def test_a_function_of_the_epoch_is_asked_every_epoch():

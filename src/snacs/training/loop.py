@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from snacs.training.layout import channels_last, laid_out
 from snacs.training.losses import loss_of
 from snacs.training.machine import length_of, machine_for, modes_restored, shard
 from snacs.training.recipes import Recipe
+from snacs.training.start import drawn_back_, floating
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 
@@ -116,6 +117,7 @@ class _Loop:
         self.prepared, self.stepper = machine.prepare(model, self.optimizer)
         if teacher is not None:
             teacher.to(machine.device)
+        self.began = floating(model) if recipe.start_share else {}
         self.rows: list[EpochRow] = []
         self.best: dict[str, Any] | None = None
         self.clock = (0.0, 0)  # when this call began, and after how many epochs
@@ -141,7 +143,8 @@ class _Loop:
             row = self._epoch(train, epoch, seed, validation)
             self.rows.append(row)
             if row.validation is not None and best:
-                self._remember(row)
+                with self._result():
+                    self._remember(row)
             if folder is not None:
                 if self.machine.is_main_process:
                     checkpoints.save(folder, epoch + 1, self._state(key, start))
@@ -150,6 +153,8 @@ class _Loop:
         if self.best is not None and best:
             self.model.load_state_dict(self.best["model"])
             chosen = self.best["epoch"]
+        else:
+            drawn_back_(self.model, self.began, self.recipe.start_share)
         return History(tuple(self.rows), resumed, chosen, tuple(notes))
 
     def _epoch(
@@ -182,7 +187,8 @@ class _Loop:
             sums = self.machine.reduce(sums.to(self.machine.device, torch.float32)).cpu()
         found = None
         if validation is not None:
-            found = accuracy(self.model, validation, forward=self.forward).fraction
+            with self._result():
+                found = accuracy(self.model, validation, forward=self.forward).fraction
         self._report(epoch, number, number, sums, found)
         loss, right, count = sums.tolist()
         seconds = time.perf_counter() - start
@@ -242,6 +248,16 @@ class _Loop:
             )
         )
 
+    @contextmanager
+    def _result(self) -> Iterator[None]:
+        """The network as it would be if training ended here; after it, as it is."""
+        now = floating(self.model) if self.began else {}
+        drawn_back_(self.model, self.began, self.recipe.start_share)
+        try:
+            yield
+        finally:
+            drawn_back_(self.model, now, 1.0)
+
     def _remember(self, row: EpochRow) -> None:
         if self.best is None or (row.validation or 0.0) > self.best["validation"]:
             self.best = {
@@ -258,6 +274,7 @@ class _Loop:
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "best": self.best,
+            "began": self.began,
         }
 
     def _resume(self, folder: Path, key: Mapping[str, Any], start: Tensor) -> list[str]:
@@ -271,7 +288,7 @@ class _Loop:
                 "another folder, or delete this one to start again."
             )
         self.rows = [EpochRow(**row) for row in state["rows"]]
-        self.best = state["best"]
+        self.best, self.began = state["best"], state["began"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         return notes

@@ -38,6 +38,10 @@ class Recipe:
         Share of the teacher in the loss: (1 − d)·CE + d·T²·KL(teacher/T ‖ student/T).
     temperature : float
         T.
+    start_share : float
+        Share of the weights it began with in those it ends with: 0.5 is the mean of both. What a
+        short training makes of a repaired network and the repaired network itself err in different
+        ways, and their mean is better than either (docs/research.md). Not for a poor start.
     clip : float, optional
         Largest norm of all gradients together.
     channels_last : bool
@@ -60,6 +64,7 @@ class Recipe:
     label_smoothing: float = 0.0
     distillation: float = 0.0
     temperature: float = 4.0
+    start_share: float = 0.0
     clip: float | None = None
     channels_last: bool = False
     note: str = ""
@@ -78,6 +83,7 @@ class Recipe:
         _check_range("momentum", self.momentum, least=0.0, below=1.0)
         _check_range("label_smoothing", self.label_smoothing, least=0.0, most=1.0)
         _check_range("distillation", self.distillation, least=0.0, most=1.0)
+        _check_range("start_share", self.start_share, least=0.0, below=1.0)
         _check_range("warmup", self.warmup, least=0.0, below=float(self.epochs))
         if self.clip is not None:
             _check_range("clip", self.clip, above=0.0)
