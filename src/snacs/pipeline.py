@@ -207,7 +207,7 @@ def prune(
             meter.measure("repaired", pruned)
         history = None
         if train is not None:
-            chosen = fitting(recipe_of(recipe), pruned) if isinstance(recipe, str) else recipe
+            chosen = fitting(recipe_of(recipe) if isinstance(recipe, str) else recipe, pruned)
             key = key_of(
                 start=fingerprint(pruned),
                 recipe=chosen.as_dict(),
@@ -265,13 +265,13 @@ def retrain_(
     network as ``teacher`` if you have it: a recipe given by name does without if you have not.
     """
     if isinstance(recipe, str):
-        recipe = fitting(recipe_of(recipe), model)
+        recipe = recipe_of(recipe)
         recipe = replace(recipe, distillation=0.0) if teacher is None else recipe
     with watching(progress) as watch:
         return train_(
             model,
             train,
-            recipe=recipe,
+            recipe=fitting(recipe, model),
             validation=validation,
             teacher=teacher,
             folder=None if folder is None else Path(folder),

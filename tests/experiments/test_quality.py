@@ -18,7 +18,7 @@ from snacs.zoo.weights import save_weights
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "quality"
 SHARED = {"asking", "workbench"}
-OWN = {"affine", "doubt", "iterated", "ridge"}
+OWN = {"affine", "doubt", "iterated", "ridge", "start"}
 """Questions that are no method of ``snacs compare``."""
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.stem not in SHARED | OWN)
 

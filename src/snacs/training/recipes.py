@@ -41,7 +41,8 @@ class Recipe:
     start_share : float
         Share of the weights it began with in those it ends with: 0.5 is the mean of both. What a
         short training makes of a repaired network and the repaired network itself err in different
-        ways, and their mean is better than either (docs/research.md). Not for a poor start.
+        ways, and their mean is better than either (docs/research.md). A poor start is nothing to go
+        back to: ``prune`` and ``retrain_`` take it as 0 if the network has not been repaired.
     clip : float, optional
         Largest norm of all gradients together.
     channels_last : bool
@@ -136,6 +137,11 @@ def scaled(recipe: Recipe, epochs: int) -> Recipe:
 
     >>> scaled(RECIPES["retrain-resnet56"], 30).milestones
     (9.0, 18.0, 26.0)
+
+    The start keeps its weight against one epoch: the longer the way, the smaller its share.
+
+    >>> [round(scaled(RECIPES["brief"], epochs).start_share, 3) for epochs in (1, 3, 9)]
+    [0.5, 0.25, 0.1]
     """
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
         raise InputError(f"'epochs' must be a whole number of at least 1. Got {epochs!r}.")
@@ -145,6 +151,7 @@ def scaled(recipe: Recipe, epochs: int) -> Recipe:
         epochs=epochs,
         milestones=tuple(milestone * share for milestone in recipe.milestones),
         warmup=recipe.warmup * share,
+        start_share=recipe.start_share / (recipe.start_share + share * (1 - recipe.start_share)),
     )
 
 
@@ -176,14 +183,16 @@ _MOMENTUM = "The paper does not give the momentum; 0.9 is assumed."
 RECIPES: dict[str, Recipe] = {
     "short": Recipe(
         epochs=10, learning_rate=0.01, schedule="cosine", warmup=0.5, weight_decay=5e-4,
-        nesterov=True, distillation=0.9,
+        nesterov=True, distillation=0.9, start_share=1 / 11,
     ),
     "brief": Recipe(
-        epochs=1, learning_rate=0.01, schedule="cosine", weight_decay=5e-4, distillation=0.9,
+        epochs=1, learning_rate=0.03, schedule="cosine", weight_decay=5e-4, distillation=0.9,
+        start_share=0.5,
         note=(
             "Not the paper's: it retrains for 300 epochs from a rate of 0.1 in steps, with label "
-            "smoothing. Few epochs have time for neither, so this one starts at 0.01, falls to 0, "
-            "and learns from the dense network as well as from the labels."
+            "smoothing. Few epochs have time for neither, so this one starts at 0.03, falls to 0, "
+            "learns from the dense network as well as from the labels, and ends half way between "
+            "the repaired network and what became of it (after 1 epoch; n epochs: 1 part in n + 1)."
         ),
     ),
     "scratch": Recipe(
