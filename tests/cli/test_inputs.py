@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from snacs.cli.commands import _training
+from snacs.cli.comparing import recipe_of
 from snacs.cli.inputs import Inputs, default_data, open_inputs
 from snacs.cli.parser import build_parser
 from snacs.config import SCORES
 from snacs.errors import InputError
-from snacs.training import RECIPES
+from snacs.training import RECIPES, scaled
 from snacs.zoo.data.images import Images, InMemory
 from snacs.zoo.networks import NETWORKS, SmallConvNet
 from snacs.zoo.weights import save_weights
@@ -96,3 +97,11 @@ def test_a_recipe_is_squeezed_to_the_epochs():
     assert recipe.milestones == pytest.approx((0.9, 1.8, 2.6))
     arguments.recipe, arguments.retrain = "scratch", 1
     assert _training(arguments, inputs)[1].warmup < 1
+
+
+@pytest.mark.parametrize(("epochs", "name"), [(1, "brief"), (2, "brief"), (3, "short")])
+def test_the_recipe_of_a_comparison_depends_on_the_epochs(epochs, name):
+    words = ["compare", "small-conv", "--quiet", "--epochs", str(epochs)]
+    assert recipe_of(build_parser().parse_args(words)) == scaled(RECIPES[name], epochs)
+    asked = build_parser().parse_args([*words, "--recipe", "brief"])
+    assert recipe_of(asked) == scaled(RECIPES["brief"], epochs)

@@ -27,6 +27,8 @@ from snacs.training import recipe as recipe_named
 Arguments = argparse.Namespace
 FEW = 1000
 """Below so many test images the divergence from the dense outputs is shown too."""
+BRIEF = 2
+"""Epochs up to which the recipe ``brief`` is the better one (docs/research.md)."""
 
 
 def compare_methods(arguments: Arguments) -> None:
@@ -159,14 +161,15 @@ def device_of(name: str) -> torch.device:
 
 def recipe_of(arguments: Arguments) -> Recipe | None:
     """How to retrain, or None."""
-    named = recipe_named(arguments.recipe)
+    name = arguments.recipe or ("brief" if arguments.epochs <= BRIEF else "short")
+    named = recipe_named(name)
     if arguments.epochs < 0:
         raise InputError(f"--epochs must not be negative. Got {arguments.epochs}.")
     if not arguments.epochs:
         return None
     found = scaled(named, arguments.epochs)
     if found.note:
-        say(arguments, f"Recipe {arguments.recipe}: {found.note}")
+        say(arguments, f"Recipe {name}: {found.note}")
     found = replace(found, channels_last=arguments.channels_last)
     return found if arguments.batch_size is None else replace(found, batch=arguments.batch_size)
 

@@ -57,7 +57,9 @@ def add_compare(
 def add_retraining(group: argparse._ArgumentGroup) -> None:
     """How long and how to retrain."""
     group.add_argument("--epochs", type=int, default=0, help="of retraining, every cell (0)")
-    group.add_argument("--recipe", default="brief", help="how to retrain, by name (brief)")
+    group.add_argument(
+        "--recipe", help="how to retrain, by name (brief; for more than two epochs short)"
+    )
     group.add_argument(
         "--start", choices=["repaired", "masked"], default="repaired",
         help="what retraining starts from (repaired)",

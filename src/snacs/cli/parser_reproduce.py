@@ -66,7 +66,9 @@ def _add_network(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--epochs", "--retrain", type=int, default=0, metavar="N", help="of retraining (0)"
     )
-    group.add_argument("--recipe", default="brief", help="how to retrain, by name (brief)")
+    group.add_argument(
+        "--recipe", help="how to retrain, by name (brief; for more than two epochs short)"
+    )
     group.add_argument("--batch-size", type=int, metavar="N", help="(the recipe's)")
     add_layout(group)
     group.add_argument("--train-images", type=int, metavar="N", help="of retraining (all)")

@@ -169,7 +169,7 @@ def _typed(arguments: Arguments) -> str:
     return shlex.join(words)
 
 
-_UNSAID = {"seed": 0, "epochs": 0, "recipe": "brief", "presets": "default,paper"}
+_UNSAID = {"seed": 0, "epochs": 0, "presets": "default,paper"}
 
 EXPERIMENTS: dict[str, tuple[str, Callable[[Bench, Arguments], Outcome]]] = {
     "main": ("resnet56", _main),
