@@ -267,32 +267,69 @@ def test_the_best_epoch_only_with_validation():
     assert same(last, plain)
 
 
-def test_the_result_is_drawn_back_to_the_start():
-    start, there, half = build(), build(), build()
-    recipe = Recipe(epochs=2, learning_rate=0.05)
-    train_(there, loader(), recipe=recipe)
-    history = train_(half, loader(), recipe=replace(recipe, start_share=0.25))
+def learned():
+    """A start that is worth going back to."""
+    model = build()
+    train_(model, loader(), recipe=Recipe(epochs=6, learning_rate=0.05))
+    return model
+
+
+FAR = Recipe(epochs=1, learning_rate=0.5, schedule="constant")
+"""Too high a rate: the end is no better than the start."""
+
+
+def test_the_result_is_drawn_back_to_a_good_start():
+    start = learned()
+    there, back = copy.deepcopy(start), copy.deepcopy(start)
+    train_(there, loader(), recipe=FAR)
+    train_(back, loader(), recipe=replace(FAR, start_share=0.75))
     ends = (start.state_dict(), there.state_dict())
-    for name, found in half.state_dict().items():
+    for name, found in back.state_dict().items():
         old, new = (end[name] for end in ends)
         if found.is_floating_point():
-            torch.testing.assert_close(found, 0.25 * old + 0.75 * new)
+            torch.testing.assert_close(found, 0.75 * old + 0.25 * new)
             assert not torch.equal(found, new)
         else:
             assert torch.equal(found, new)  # batches are counted, not averaged
-    assert history.chosen == 2
 
 
-def test_validation_is_that_of_the_result():
-    recipe = Recipe(epochs=3, learning_rate=0.05, start_share=0.5)
-    best, last = build(), build()
-    history = train_(best, loader(1400), recipe=recipe, validation=TEST)
+def test_a_poor_start_is_not_gone_back_to():
+    there, back = build(), build()
+    recipe = Recipe(epochs=2, learning_rate=0.05)
+    train_(there, loader(), recipe=recipe)
+    train_(back, loader(), recipe=replace(recipe, start_share=0.25))
+    assert same(there, back)
+
+
+@pytest.mark.parametrize("start", [build, learned])
+def test_validation_is_that_of_the_result(start):
+    recipe = replace(FAR, epochs=2, start_share=0.75)
+    best, last = start(), start()
+    history = train_(best, loader(), recipe=recipe, validation=TEST)
     assert accuracy(best, TEST).fraction == history.rows[history.chosen - 1].validation
-    plain = train_(last, loader(1400), recipe=recipe, validation=TEST, best=False)
+    plain = train_(last, loader(), recipe=recipe, validation=TEST, best=False)
     assert accuracy(last, TEST).fraction == plain.rows[-1].validation
     assert plain.rows == tuple(
         replace(b, seconds=a.seconds) for a, b in zip(plain.rows, history.rows, strict=True)
     )
+
+
+def test_a_resumed_run_goes_back_to_the_same_start(tmp_path):
+    recipe = replace(FAR, epochs=2, start_share=0.75)
+    whole, parts, again = learned(), learned(), learned()
+    train_(whole, loader(), recipe=recipe)
+
+    def interrupt(row):
+        if row.epoch == 2 and row.batch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_(parts, loader(), recipe=recipe, folder=tmp_path, progress=interrupt)
+    train_(again, loader(), recipe=recipe, folder=tmp_path)
+    assert same(whole, again)
+    finished = learned()
+    assert train_(finished, loader(), recipe=recipe, folder=tmp_path).resumed == 2
+    assert same(whole, finished)
 
 
 def test_two_layers_with_one_weight_are_drawn_back_once():

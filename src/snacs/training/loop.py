@@ -40,6 +40,8 @@ from snacs.training.recipes import Recipe
 from snacs.training.start import drawn_back_, floating
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
+CHECKED = 1000
+"""Training images of an epoch that tell whether to go back towards the start."""
 
 
 def train_(
@@ -118,6 +120,7 @@ class _Loop:
         if teacher is not None:
             teacher.to(machine.device)
         self.began = floating(model) if recipe.start_share else {}
+        self.back = False  # whether the mean with the start is better than the end
         self.rows: list[EpochRow] = []
         self.best: dict[str, Any] | None = None
         self.clock = (0.0, 0)  # when this call began, and after how many epochs
@@ -153,7 +156,7 @@ class _Loop:
         if self.best is not None and best:
             self.model.load_state_dict(self.best["model"])
             chosen = self.best["epoch"]
-        else:
+        elif self.back:
             drawn_back_(self.model, self.began, self.recipe.start_share)
         return History(tuple(self.rows), resumed, chosen, tuple(notes))
 
@@ -171,11 +174,14 @@ class _Loop:
         total = length_of(data, self.machine)
         sums = torch.zeros(3, dtype=torch.float64)  # loss, right answers, images
         rate, number = self.recipe.learning_rate, 0
+        some: list[Any] = []
         self.prepared.train()
         for number, batch in enumerate(shard(data, self.machine), start=1):
             # The middle of a step: neither the first nor the last one is spent at a rate of 0.
             position = epoch + (0.5 if total is None else (number - 0.5) / total)
             rate = self.recipe.rate(position)
+            if self.began and sums[2] < CHECKED:
+                some.append(batch)
             sums += self._step(batch, rate, f"epoch {epoch + 1}, batch {number}")
             self._report(epoch, number, total, sums, None)
         if number == 0:
@@ -185,6 +191,7 @@ class _Loop:
             )
         if self.machine.num_processes > 1:
             sums = self.machine.reduce(sums.to(self.machine.device, torch.float32)).cpu()
+        self.back = bool(self.began) and self._better_back(some)
         found = None
         if validation is not None:
             with self._result():
@@ -195,20 +202,10 @@ class _Loop:
         return EpochRow(epoch + 1, loss / count, right / count, found, rate, seconds)
 
     def _step(self, batch: Any, rate: float, where: str) -> Tensor:
-        batch = move(batch, self.model)
-        if self.recipe.channels_last:
-            batch = map_tensors(batch, channels_last)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        taught = None
-        if self.teacher is not None:
-            with torch.no_grad():
-                taught = logits_of(run(self.teacher, move(batch, self.teacher), self.forward))
         self.stepper.zero_grad()
-        with self.machine.autocast():
-            logits = logits_of(run(self.prepared, batch, self.forward))
-        labels = _labels(batch, logits)
-        loss = loss_of(_precise(logits), labels, self.recipe, taught)
+        loss, logits, labels = self._loss(self.prepared, batch)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise ModelError(
@@ -222,6 +219,20 @@ class _Loop:
         self.stepper.step()
         right = int((logits.detach().argmax(1) == labels).sum())
         return torch.tensor([value * len(labels), right, len(labels)], dtype=torch.float64)
+
+    def _loss(self, network: nn.Module, batch: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """The recipe's loss, the logits and the labels of a batch."""
+        batch = move(batch, self.model)
+        if self.recipe.channels_last:
+            batch = map_tensors(batch, channels_last)
+        taught = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                taught = logits_of(run(self.teacher, move(batch, self.teacher), self.forward))
+        with self.machine.autocast():
+            logits = logits_of(run(network, batch, self.forward))
+        labels = _labels(batch, logits)
+        return loss_of(_precise(logits), labels, self.recipe, taught), logits, labels
 
     def _report(
         self, epoch: int, batch: int, batches: int | None, sums: Tensor, validation: float | None
@@ -251,12 +262,28 @@ class _Loop:
     @contextmanager
     def _result(self) -> Iterator[None]:
         """The network as it would be if training ended here; after it, as it is."""
-        now = floating(self.model) if self.began else {}
-        drawn_back_(self.model, self.began, self.recipe.start_share)
+        now = floating(self.model) if self.back else {}
+        if self.back:
+            drawn_back_(self.model, self.began, self.recipe.start_share)
         try:
             yield
         finally:
             drawn_back_(self.model, now, 1.0)
+
+    def _better_back(self, some: list[Any]) -> bool:
+        """Whether these batches have a lower loss half way back, or as far as the recipe says."""
+        losses = []
+        self.back = False
+        for self.back in (False, True):
+            with self._result(), modes_restored(self.model), torch.no_grad():
+                self.model.eval()
+                found = [self._loss(self.model, batch) for batch in some]
+            sums = [(float(loss) * len(labels), len(labels)) for loss, _, labels in found]
+            losses.append(torch.tensor(sums, dtype=torch.float64).sum(dim=0))
+        both = torch.stack(losses)
+        if self.machine.num_processes > 1:
+            both = self.machine.reduce(both.to(self.machine.device, torch.float32)).cpu()
+        return bool(both[1, 0] < both[0, 0])
 
     def _remember(self, row: EpochRow) -> None:
         if self.best is None or (row.validation or 0.0) > self.best["validation"]:
@@ -275,6 +302,7 @@ class _Loop:
             "optimizer": self.optimizer.state_dict(),
             "best": self.best,
             "began": self.began,
+            "back": self.back,
         }
 
     def _resume(self, folder: Path, key: Mapping[str, Any], start: Tensor) -> list[str]:
@@ -288,7 +316,8 @@ class _Loop:
                 "another folder, or delete this one to start again."
             )
         self.rows = [EpochRow(**row) for row in state["rows"]]
-        self.best, self.began = state["best"], state["began"]
+        self.best = state["best"]
+        self.began, self.back = state["began"], state["back"]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         return notes
