@@ -224,24 +224,6 @@ def test_a_recipe_by_name_does_without_a_teacher(pruned, trained, digits):
         snacs.retrain_(alone, train, recipe=snacs.RECIPES["brief"])
 
 
-def test_only_a_repaired_network_is_drawn_back_to_its_start(pruned, trained, digits):
-    train = digits["train"][:2]
-    # Too high a rate, so that going back is better.
-    plain = snacs.Recipe(epochs=1, learning_rate=1.0, schedule="constant")
-    back = snacs.Recipe(epochs=1, learning_rate=1.0, schedule="constant", start_share=0.5)
-
-    def far(model, recipe):
-        model = copy.deepcopy(model)
-        before = model.features[0].weight.detach().clone()
-        snacs.retrain_(model, train, recipe=recipe)
-        return model.features[0].weight.detach() - before
-
-    repaired, masked = pruned.model, copy.deepcopy(trained)
-    snacs.apply_(masked, pruned.plan)
-    torch.testing.assert_close(far(repaired, back), far(repaired, plain) / 2)
-    assert torch.equal(far(masked, back), far(masked, plain))
-
-
 @pytest.mark.parametrize("score", ["mint", "l1", "l2", "l2-activation", "random"])
 @pytest.mark.parametrize("allocation", ["uniform", "global", "tempered"])
 def test_every_score_and_allocation_runs_through_the_same_pipeline(

@@ -29,7 +29,6 @@ from snacs.reporting.progress import Watch, watching
 from snacs.store import Run, key_of
 from snacs.training import History, Recipe, train_
 from snacs.training import recipe as recipe_of
-from snacs.training.start import fitting
 
 Folder = str | os.PathLike[str]
 
@@ -207,7 +206,7 @@ def prune(
             meter.measure("repaired", pruned)
         history = None
         if train is not None:
-            chosen = fitting(recipe_of(recipe) if isinstance(recipe, str) else recipe, pruned)
+            chosen = recipe_of(recipe) if isinstance(recipe, str) else recipe
             key = key_of(
                 start=fingerprint(pruned),
                 recipe=chosen.as_dict(),
@@ -271,7 +270,7 @@ def retrain_(
         return train_(
             model,
             train,
-            recipe=fitting(recipe, model),
+            recipe=recipe,
             validation=validation,
             teacher=teacher,
             folder=None if folder is None else Path(folder),

@@ -24,7 +24,7 @@ from snacs.network import masking
 from snacs.network.cost import accuracy
 from snacs.training.loop import train_
 from snacs.training.recipes import Recipe
-from snacs.training.start import drawn_back_, fitting, floating
+from snacs.training.start import drawn_back_, floating
 
 RECIPE = Recipe(epochs=3, learning_rate=0.05, warmup=0.5, weight_decay=1e-3, nesterov=True)
 
@@ -339,17 +339,6 @@ def test_two_layers_with_one_weight_are_drawn_back_once():
     before = model[0].weight.detach().clone()
     drawn_back_(model, start, 0.5)
     torch.testing.assert_close(model[1].weight.detach(), before + 1)
-
-
-def test_only_a_repaired_network_goes_back_to_its_start():
-    recipe = Recipe(epochs=1, learning_rate=0.1, start_share=0.5)
-    model = masked()
-    assert fitting(recipe, build()).start_share == 0.0
-    assert fitting(recipe, model).start_share == 0.0
-    for module in model.modules():
-        if isinstance(module, masking.Mask):
-            module.repaired.fill_(True)
-    assert fitting(recipe, model) is recipe
 
 
 def test_a_function_of_the_epoch_is_asked_every_epoch():

@@ -24,7 +24,6 @@ from snacs.plans import Plan
 from snacs.pruning import epochs_watch, repaired_
 from snacs.store import Run, key_of
 from snacs.training import train_
-from snacs.training.start import fitting
 
 if TYPE_CHECKING:
     from snacs.experiments.cells import Bench
@@ -93,7 +92,6 @@ class Carried:
             raise RuntimeError("There is no recipe to retrain by.")
         repaired = bench.start == "repaired" or (bench.start == "own" and self.plan.config.repair)
         model = self._repaired() if repaired else self._masked()
-        recipe = fitting(recipe, model)
         train = bench.material.train(self.seed, recipe.batch)
         teacher = bench.material.model if recipe.distillation else None
         parts: dict[str, Any] = {"start": fingerprint(model), "recipe": recipe.as_dict()}

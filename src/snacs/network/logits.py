@@ -2,8 +2,9 @@
 
 Layer by layer nobody asks how the errors that remain add up at the end. How a logit of an image
 moves with the scale and the shift of each BatchNorm channel, all of them together, is a matter of
-one backward pass per class. With A these derivatives (one row per image and logit) and m what the
-logits lack of the dense network's, ridge regression gives the change
+one backward pass per class but one (centred logits add up to zero). With A these derivatives (one
+row per image and logit) and m what the logits lack of the dense network's, ridge regression gives
+the change
 
     argmin_z ‖A z − m‖² / rows + λ ‖z‖²,
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,23 +21,16 @@ from accelerate import Accelerator  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from snacs.errors import InputError, ModelError, RunFolderError
-from snacs.network.batches import (
-    Forward,
-    labels_of,
-    logits_of,
-    map_tensors,
-    move,
-    run,
-)
+from snacs.network.batches import Forward, logits_of, map_tensors, move, run
 from snacs.network.cost import accuracy
 from snacs.training import checkpoints
 from snacs.training.determinism import borrowed_randomness, seed_epoch, seed_loader
 from snacs.training.history import EpochRow, History, ProgressRow
 from snacs.training.layout import channels_last, laid_out
-from snacs.training.losses import loss_of
+from snacs.training.losses import labels_for, loss_of
 from snacs.training.machine import length_of, machine_for, modes_restored, shard
 from snacs.training.recipes import Recipe
-from snacs.training.start import drawn_back_, floating
+from snacs.training.start import Start
 
 Data = Iterable[Any] | Callable[[int], Iterable[Any]]
 CHECKED = 1000
@@ -119,8 +112,7 @@ class _Loop:
         self.prepared, self.stepper = machine.prepare(model, self.optimizer)
         if teacher is not None:
             teacher.to(machine.device)
-        self.began = floating(model) if recipe.start_share else {}
-        self.back = False  # whether the mean with the start is better than the end
+        self.start = Start(model, recipe.start_share)
         self.rows: list[EpochRow] = []
         self.best: dict[str, Any] | None = None
         self.clock = (0.0, 0)  # when this call began, and after how many epochs
@@ -146,7 +138,7 @@ class _Loop:
             row = self._epoch(train, epoch, seed, validation)
             self.rows.append(row)
             if row.validation is not None and best:
-                with self._result():
+                with self.start.applied(self.model):
                     self._remember(row)
             if folder is not None:
                 if self.machine.is_main_process:
@@ -156,8 +148,8 @@ class _Loop:
         if self.best is not None and best:
             self.model.load_state_dict(self.best["model"])
             chosen = self.best["epoch"]
-        elif self.back:
-            drawn_back_(self.model, self.began, self.recipe.start_share)
+        else:
+            self.start.apply_(self.model)
         return History(tuple(self.rows), resumed, chosen, tuple(notes))
 
     def _epoch(
@@ -180,7 +172,7 @@ class _Loop:
             # The middle of a step: neither the first nor the last one is spent at a rate of 0.
             position = epoch + (0.5 if total is None else (number - 0.5) / total)
             rate = self.recipe.rate(position)
-            if self.began and sums[2] < CHECKED:
+            if self.start.share and sums[2] < CHECKED:
                 some.append(batch)
             sums += self._step(batch, rate, f"epoch {epoch + 1}, batch {number}")
             self._report(epoch, number, total, sums, None)
@@ -191,10 +183,10 @@ class _Loop:
             )
         if self.machine.num_processes > 1:
             sums = self.machine.reduce(sums.to(self.machine.device, torch.float32)).cpu()
-        self.back = bool(self.began) and self._better_back(some)
+        self.start.ask(self.model, lambda: self._standing(some))
         found = None
         if validation is not None:
-            with self._result():
+            with self.start.applied(self.model):
                 found = accuracy(self.model, validation, forward=self.forward).fraction
         self._report(epoch, number, number, sums, found)
         loss, right, count = sums.tolist()
@@ -231,8 +223,8 @@ class _Loop:
                 taught = logits_of(run(self.teacher, move(batch, self.teacher), self.forward))
         with self.machine.autocast():
             logits = logits_of(run(network, batch, self.forward))
-        labels = _labels(batch, logits)
-        return loss_of(_precise(logits), labels, self.recipe, taught), logits, labels
+        labels = labels_for(batch, logits)
+        return loss_of(logits, labels, self.recipe, taught), logits, labels
 
     def _report(
         self, epoch: int, batch: int, batches: int | None, sums: Tensor, validation: float | None
@@ -248,42 +240,19 @@ class _Loop:
         loss, accuracy = (sums[:2] / sums[2]).tolist()
         self.progress(
             ProgressRow(
-                epoch=epoch + 1,
-                epochs=self.recipe.epochs,
-                batch=batch,
-                batches=batches,
-                loss=loss,
-                accuracy=accuracy,
-                validation=validation,
-                seconds_left=left,
+                epoch + 1, self.recipe.epochs, batch, batches, loss, accuracy, validation, left
             )
         )
 
-    @contextmanager
-    def _result(self) -> Iterator[None]:
-        """The network as it would be if training ended here; after it, as it is."""
-        now = floating(self.model) if self.back else {}
-        if self.back:
-            drawn_back_(self.model, self.began, self.recipe.start_share)
-        try:
-            yield
-        finally:
-            drawn_back_(self.model, now, 1.0)
-
-    def _better_back(self, some: list[Any]) -> bool:
-        """Whether these batches have a lower loss half way back, or as far as the recipe says."""
-        losses = []
-        self.back = False
-        for self.back in (False, True):
-            with self._result(), modes_restored(self.model), torch.no_grad():
-                self.model.eval()
-                found = [self._loss(self.model, batch) for batch in some]
-            sums = [(float(loss) * len(labels), len(labels)) for loss, _, labels in found]
-            losses.append(torch.tensor(sums, dtype=torch.float64).sum(dim=0))
-        both = torch.stack(losses)
+    def _standing(self, batches: list[Any]) -> float:
+        """The loss of these batches as the network stands, in eval mode, over all processes."""
+        with modes_restored(self.model), torch.no_grad():
+            self.model.eval()
+            found = [self._loss(self.model, batch) for batch in batches]
+        total = torch.tensor(sum(float(loss) * len(labels) for loss, _, labels in found))
         if self.machine.num_processes > 1:
-            both = self.machine.reduce(both.to(self.machine.device, torch.float32)).cpu()
-        return bool(both[1, 0] < both[0, 0])
+            total = self.machine.reduce(total.to(self.machine.device))
+        return float(total)
 
     def _remember(self, row: EpochRow) -> None:
         if self.best is None or (row.validation or 0.0) > self.best["validation"]:
@@ -301,8 +270,7 @@ class _Loop:
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
             "best": self.best,
-            "began": self.began,
-            "back": self.back,
+            "going back": self.start.state(),
         }
 
     def _resume(self, folder: Path, key: Mapping[str, Any], start: Tensor) -> list[str]:
@@ -317,7 +285,7 @@ class _Loop:
             )
         self.rows = [EpochRow(**row) for row in state["rows"]]
         self.best = state["best"]
-        self.began, self.back = state["began"], state["back"]
+        self.start.restore(state["going back"])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         return notes
@@ -338,21 +306,3 @@ def _check(
                 f"The {name} data can be read only once, but there are {recipe.epochs} epochs. "
                 "Give a list, a DataLoader or (for training) a function of the epoch."
             )
-
-
-def _precise(logits: Tensor) -> Tensor:
-    """Half precision is not enough for a loss."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-def _labels(batch: Any, logits: Tensor) -> Tensor:
-    labels = labels_of(batch)
-    if labels is None:
-        raise InputError(
-            "Training and measuring accuracy need labels: batches of (images, labels)."
-        )
-    if len(labels) and int(labels.max()) >= logits.shape[1]:
-        raise InputError(
-            f"Label {int(labels.max())} is out of range: the network has {logits.shape[1]} classes."
-        )
-    return labels.to(logits.device)

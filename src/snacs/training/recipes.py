@@ -41,9 +41,8 @@ class Recipe:
     start_share : float
         Share of the weights it began with in those it ends with: 0.5 is the mean of both. What a
         short training makes of a repaired network and the repaired network itself err in different
-        ways, and their mean is better than either (docs/research.md). A poor start is nothing to go
-        back to: it is done only if the loss on 1,000 training images falls by it, and ``prune`` and
-        ``retrain_`` take the share as 0 if the network has not been repaired.
+        ways, and their mean can be better than either (docs/research.md). A poor start is nothing
+        to go back to: it is done only if the loss on 1,000 training images falls by it.
     clip : float, optional
         Largest norm of all gradients together.
     channels_last : bool
@@ -193,7 +192,8 @@ RECIPES: dict[str, Recipe] = {
             "Not the paper's: it retrains for 300 epochs from a rate of 0.1 in steps, with label "
             "smoothing. Few epochs have time for neither, so this one starts at 0.03, falls to 0, "
             "learns from the dense network as well as from the labels, and ends half way between "
-            "the repaired network and what became of it (after 1 epoch; n epochs: 1 part in n + 1)."
+            "the repaired network and what became of it, if the loss falls by that (after 1 epoch; "
+            "n epochs: 1 part in n + 1)."
         ),
     ),
     "scratch": Recipe(
