@@ -30,6 +30,16 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
+def inlined(function: F) -> F:
+    """``compiled``, and always a part of its caller.
+
+    For what is called for every cell of every block: handing over a dozen arrays, seven numbers
+    each, costs more than a small cell does.
+    """
+    make = numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)
+    return cast(F, make(function))
+
+
 def plain(values: Any) -> NDArray[np.float32]:
     """A contiguous, writable float32 array for kernels that only read it; a copy if it must be.
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled
+from snacs.scores.kernels import inlined
 
 
-@compiled
+@inlined
 def count_equal(
     codes: Any, order: Any, first: int, last: int, own: int, counts: Any, row: int
 ) -> None:
@@ -39,7 +39,7 @@ def count_equal(
         position += 1
 
 
-@compiled
+@inlined
 def count_code(
     codes: Any, order: Any, first: int, last: int, code: Any, counts: Any, row: int
 ) -> None:
@@ -81,13 +81,13 @@ def count_code(
         position += 1
 
 
-@compiled
+@inlined
 def fill(values: Any, row: int, value: Any) -> None:
     for child in range(values.shape[1]):
         values[row, child] = value
 
 
-@compiled
+@inlined
 def select_whole(codes: Any, sample: int, wholes: Any, bins: int, own: Any, row: int) -> None:
     """The whole of each child's own byte; three rows behind ``bins`` are read, not used."""
     for first in range(0, bins, 4):

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled
+from snacs.scores.kernels import inlined
 from snacs.scores.kernels_bytes import count_code, count_equal, fill, select_whole
 
 TINY = np.float32(1e-12)
@@ -36,7 +36,7 @@ LONG = 2
 """Segments of at least bins / LONG samples are evaluated by plane: a plane needs fewer steps."""
 
 
-@compiled
+@inlined
 def add_planes(
     seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, whole: Any, sums: Any
 ) -> None:
@@ -58,7 +58,7 @@ def add_planes(
             sums[0, child] += (r1 * a1 * b2 + r2 * a2 * b1) / (b1 * b2)
 
 
-@compiled
+@inlined
 def drop_empty(seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, sums: Any) -> None:
     """Add what is expected where no sample is to row 1 of ``sums``: edges support leaves it out."""
     for row in range(rows):
@@ -68,7 +68,7 @@ def drop_empty(seen: Any, wholes: Any, bin_: int, shares: Any, rows: int, sums: 
             sums[1, child] += expected if seen[row, child] == 0 else np.float32(0)
 
 
-@compiled
+@inlined
 def add_two_samples(own: Any, one: Any, two: Any, edges: bool, sums: Any) -> None:
     """Add α / (r + α) of two samples to ``sums``; for edges, take α / r off its row 1.
 
@@ -86,7 +86,7 @@ def add_two_samples(own: Any, one: Any, two: Any, edges: bool, sums: Any) -> Non
             sums[1, child] -= a1 / r1 + a2 / r2
 
 
-@compiled
+@inlined
 def add_samples(
     codes: Any,
     order: Any,
@@ -135,7 +135,7 @@ def add_samples(
     return samples
 
 
-@compiled
+@inlined
 def count_planes(
     codes: Any,
     order: Any,
@@ -173,7 +173,7 @@ def count_planes(
         wholes[0, child] -= wholes[code, child]
 
 
-@compiled
+@inlined
 def add_small(
     codes: Any,
     order: Any,
@@ -222,7 +222,7 @@ def add_small(
     )
 
 
-@compiled
+@inlined
 def add_large(
     codes: Any,
     order: Any,
@@ -268,7 +268,7 @@ def add_large(
             drop_empty(seen, whole, 1, shares, rows, sums)
 
 
-@compiled
+@inlined
 def flush(sums: Any, samples: int, by_sample: int, edges: bool, total: Any, block: int) -> None:
     """Add Σ (r − α)² / (r + α) of the cells held in ``sums`` to ``total`` and clear them."""
     for child in range(sums.shape[1]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from snacs.scores.kernels import compiled, sort_cells
+from snacs.scores.kernels import compiled, inlined, sort_cells
 from snacs.scores.kernels_cells import flush
 from snacs.scores.kernels_layer import HELD, number_without
 from snacs.scores.vectors import CHILDREN
@@ -38,14 +38,14 @@ EVALUATION = 18
 """What an evaluation of 64 children costs, in compares of 64 bytes."""
 
 
-@compiled
+@inlined
 def by_sample(samples: int, segments: int, bins: int) -> bool:
     """Whether comparing all samples of a cell with each other is cheaper than planes of bins."""
     each = samples * (samples + EVALUATION + 2)
     return each < samples * bins // 2 + bins * EVALUATION * segments
 
 
-@compiled
+@inlined
 def count_segment(
     rows: Any, first: Any, last: Any, bins: Any, counts: Any, at: Any, stride: Any
 ) -> None:
@@ -66,13 +66,13 @@ def count_segment(
     count_rest(counts, at, stride, bins, last - first)
 
 
-@compiled
+@inlined
 def clear(values: Any, first: Any, last: Any) -> None:
     for place in range(first, last):
         values[place] = 0
 
 
-@compiled
+@inlined
 def add_small(
     codes: Any,
     base: Any,
@@ -127,7 +127,7 @@ def add_small(
             flush(sums, 0, 0, False, total, block)
 
 
-@compiled
+@inlined
 def add_large(
     codes: Any,
     base: Any,
