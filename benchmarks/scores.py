@@ -186,7 +186,11 @@ def against_the_machine(evidence: Evidence, sizes: Sizes) -> Iterator[Line]:
         2.0,
         "lower",
         seconds={"ours": ours, "bound": least},
-        notes=notes,
+        notes=(
+            "dividing alone, for every bin that children have, takes "
+            f"{work.plane_divisions / rate.divisions / least:.2f} × this bound",
+            *notes,
+        ),
     )
 
 

@@ -118,10 +118,11 @@ def _is_finite(array: NDArray[np.floating[Any]]) -> bool:
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    largest = float(np.abs(values).max(initial=0.0))
+    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
     if largest == 0:
         return np.zeros_like(values)
     step = largest * RESOLUTION
-    rounded = np.rint(values / step)
+    rounded = values / step
+    np.rint(rounded, out=rounded)
     rounded *= step
     return rounded

@@ -100,10 +100,11 @@ def _score_layer(
         view = _View.draw(evidence, config, rng, block, terms, inputs, outputs)
         for shift in shifts:
             values = view.score(shift, found, threads)
-            scores[block.filters] += block.spread(values) / config.shifts
+            scores[block.filters] += block.spread(values)
+    scores *= terms.factor / config.shifts
     pairs = config.shifts * sum(len(block.columns) for block in blocks)
     occupancy = occupancy_of(found, pairs=pairs, samples=len(evidence.inputs))
-    return terms.factor * scores, occupancy
+    return scores, occupancy
 
 
 @dataclass(frozen=True, eq=False)
