@@ -71,7 +71,7 @@ def score(evidence: Evidence, config: Config, *, seed: int, threads: int = 1) ->
     Returns
     -------
     Scores
-        ``values`` (c_out, c_in), rounded to a millionth of the layer's largest absolute score;
+        ``values`` (c_out, c_in), rounded to a millionth of the layer's largest score;
         ``occupancy`` as ``snacs.scores.occupancy`` describes. A connection whose filter, input or
         contribution is constant scores 0 with "acmi".
 
@@ -118,7 +118,7 @@ def _is_finite(array: NDArray[np.floating[Any]]) -> bool:
 
 
 def _rounded(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    largest = float(max(values.max(initial=0.0), -values.min(initial=0.0)))
+    largest = float(values.max(initial=0.0))  # no score is negative but by rounding
     if largest == 0:
         return np.zeros_like(values)
     step = largest * RESOLUTION
