@@ -33,11 +33,22 @@ from snacs.errors import InputError
         ({"allocation": "manual", "limits": {"conv": 1.2}}, "layer 'conv'"),
         ({"limits": {"conv": 0.2}}, "allocation='manual'"),
         ({"threshold": 0.1, "threshold_from": "conv"}, "not both"),
+        ({"exchange": -1}, "'exchange' must be a whole number of at least 0"),
+        ({"exchange": 0.5}, "'exchange' must be a whole number"),
+        ({"exchange": 100, "granularity": "filter"}, "single connections"),
+        ({"solved_share": 0.0}, r"'solved_share' must lie in \(0, 1\]"),
+        ({"solved_share": "half"}, "'solved_share' must be a number"),
     ],
 )
 def test_bad_options_are_named(options, message):
     with pytest.raises(InputError, match=message):
         Config.preset("default", **options)
+
+
+def test_how_far_repair_goes_depends_on_an_exchange():
+    assert Config.preset("default").way_solved == 1.0
+    assert Config.preset("default", exchange=100).way_solved == 0.5
+    assert Config.preset("default", exchange=100, solved_share=0.8).way_solved == 0.8
 
 
 def test_an_unknown_preset_is_named():

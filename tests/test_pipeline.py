@@ -506,3 +506,61 @@ def test_what_is_no_network_or_no_plan_is_named(pruned, digits):
     with pytest.raises(InputError, match=r"Plan\.load"):
         snacs.apply_(SmallConvNet(), "runs/plan")
     assert pruned.plan.facts["input_shape"] == [1, 8, 8]
+
+
+def test_exchange_changes_which_connections_stay_and_not_how_many(trained, digits):
+    common = {"target": 0.6, "count": 150, "curves": False}
+    plain = snacs.plan(trained, digits["train"], **common)
+    made = snacs.plan(
+        trained, digits["train"], exchange=1200, protect={"features.4": 0.25}, **common
+    )
+    free = snacs.plan(trained, digits["train"], exchange=1200, **common)
+    assert any(note.endswith("after 12 batches.") for note in free.notes)
+    for before, after, held in zip(plain.layers, free.layers, made.layers, strict=True):
+        assert after.kept == before.kept
+        assert held.keep[held.protected].all()
+    assert any((a.keep != b.keep).any() for a, b in zip(plain.layers, free.layers, strict=True))
+
+
+def test_exchange_says_how_many_images_there_were_and_needs_them_twice(trained, digits):
+    common = {"target": 0.6, "count": 150, "curves": False, "exchange": 500}
+    few = snacs.plan(trained, digits["train"], exchange_images=digits["train"][:2], **common)
+    assert "There were 200 images to exchange on, not 500." in few.notes
+    with pytest.raises(InputError, match="exchange_images="):
+        snacs.plan(trained, iter(digits["train"]), **common)
+    alone = snacs.plan(trained, iter(digits["train"]), exchange_images=digits["train"], **common)
+    assert not any("There were" in note for note in alone.notes)
+
+
+def test_a_plan_knows_the_images_it_was_exchanged_on(trained, digits, tmp_path):
+    seen: list[str] = []
+    common = {
+        "target": 0.6, "count": 150, "curves": False, "exchange": 200, "run": tmp_path / "run",
+        "progress": lambda stage, *_: seen.append(stage),
+    }  # fmt: skip
+    first = snacs.plan(trained, digits["train"], **common)
+    seen.clear()
+    again = snacs.plan(trained, digits["train"], **common)
+    assert "exchange" not in seen
+    for one, other in zip(first.layers, again.layers, strict=True):
+        np.testing.assert_array_equal(one.keep, other.keep)
+    snacs.plan(trained, digits["train"], exchange_images=digits["test"], **common)
+    assert "exchange" in seen
+
+
+def test_repair_goes_half_of_the_way_after_an_exchange(trained, digits):
+    common = {"target": 0.6, "count": 150, "curves": False, "logits": False}
+    half, whole = (
+        snacs.prune(trained, digits["train"], exchange=600, solved_share=share, **common)
+        for share in (None, 1.0)
+    )
+    masked = copy.deepcopy(trained)
+    snacs.apply_(masked, half.plan)
+    part = half.plan.layers[-1]
+    for name in (layer.layer.name for layer in half.plan.layers):
+        start, middle, end = (
+            model.get_submodule(name).weight.detach() for model in (masked, half.model, whole.model)
+        )
+        # The only steps of either are least squares; float32 rounding.
+        torch.testing.assert_close(middle, (start + end) / 2, rtol=1e-5, atol=1e-6)
+    assert part.kept

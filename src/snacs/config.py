@@ -93,6 +93,9 @@ class Config:
             nested. Not with granularity="filter".
         doubt : where connections are chosen in that order, how much more than on the calibration
             images their inputs are taken to vary (``snacs.scores.doubt``); 0 believes the images.
+        exchange : images on which kernels are then exchanged by the gradient of the divergence from
+            the dense outputs (``snacs.network.exchanging``); 0 for not at all. It takes thousands,
+            each looked at once, and as long as training on them. Not with granularity="filter".
     Limits (``snacs.limits``)
         allocation : svm, uniform, global (one score threshold), tempered (between these two) or
             manual.
@@ -126,6 +129,9 @@ class Config:
         batchnorm : re-estimate BatchNorm statistics where that helps.
         logits : after least squares, one step for the logits by scales and shifts of BatchNorm.
         ridge : of the least squares, relative to the mean diagonal of the Gram matrix.
+        solved_share : how far to go from the masked weights to those that least squares solves.
+            None: half of the way where kernels were exchanged, since such masks suit the dense
+            weights, too, and all the way elsewhere.
     """
 
     count: int = 1000
@@ -146,6 +152,7 @@ class Config:
     scaling: str = "one"
     sequential: bool = True
     doubt: float = 1.0
+    exchange: int = 0
 
     allocation: str = "svm"
     reading: str = "relative"
@@ -171,6 +178,7 @@ class Config:
     batchnorm: bool = True
     logits: bool = True
     ridge: float = 1e-3
+    solved_share: float | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -191,6 +199,15 @@ class Config:
         object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
         for name in ("count", "positions", "batch", "shifts", "classes", "multiple"):
             _check_at_least(name, getattr(self, name), 2 if name in ("count", "classes") else 1)
+        _check_at_least("exchange", self.exchange, 0)
+        if self.solved_share is not None:
+            _check_number("solved_share", self.solved_share)
+            if not 0 < self.solved_share <= 1:
+                raise InputError(
+                    f"'solved_share' must lie in (0, 1], or be None. Got {self.solved_share!r}."
+                )
+        if self.exchange and self.granularity == "filter":
+            raise InputError("'exchange' is for single connections, not for granularity='filter'.")
         for name in ("directions", "groups"):
             if getattr(self, name) is not None:
                 _check_at_least(name, getattr(self, name), 1)
@@ -228,6 +245,13 @@ class Config:
             )
         if self.limits and self.allocation != "manual":
             raise InputError("'limits' needs allocation='manual'.")
+
+    @property
+    def way_solved(self) -> float:
+        """``solved_share``, and what its None stands for."""
+        if self.solved_share is not None:
+            return self.solved_share
+        return 0.5 if self.exchange else 1.0
 
     @staticmethod
     def preset(name: str = "default", **options: Any) -> Config:

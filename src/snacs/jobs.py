@@ -50,11 +50,14 @@ class Job:
     forward: Forward | None
     facts: Mapping[str, Any]
     place: str = "plan"
+    lesson: Calibration | None = None
+    """Images to exchange kernels on, with option ``exchange``."""
 
     @property
     def plan_key(self) -> str:
         """The key of the finished plan: everything counts."""
-        return self.key(*self.config.as_dict(), goal=asdict(self.goal))
+        learnt = {} if self.lesson is None else {"lesson": self.lesson.sha256}
+        return self.key(*self.config.as_dict(), goal=asdict(self.goal), **learnt)
 
     def key(self, *options: str, **more: Any) -> str:
         """A key of the model, the images, the seed and the named options."""
@@ -84,6 +87,7 @@ def make_job(
     seed: int = 0,
     jobs: int | None = None,
     place: str = "plan",
+    exchange_images: Images | None = None,
 ) -> Job:
     """Sample the images, find the layers, and gather all that the stages of a plan share."""
     _check(model, seed, jobs)
@@ -96,6 +100,8 @@ def make_job(
         forward=forward,
         progress=lambda done, _: watch("images", min(done, config.count), config.count),
     )
+    again = images if exchange_images is None else exchange_images
+    lesson = lesson_of(again, model, config, seed=seed, forward=forward, watch=watch)
     structure = find_structure(model, calibration.batches[0], forward=forward, ignore=ignore)
     _check_names(structure, config)
     facts = {
@@ -107,7 +113,37 @@ def make_job(
         "threads": torch.get_num_threads(),
     }
     return Job(
-        model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts, place
+        model, structure, calibration, config, goal, run, watch, seed, jobs, forward, facts, place,
+        lesson,
+    )  # fmt: skip
+
+
+def lesson_of(
+    images: Images,
+    model: nn.Module,
+    config: Config,
+    *,
+    seed: int,
+    forward: Forward | None = None,
+    watch: Watch,
+) -> Calibration | None:
+    """The images that option ``exchange`` asks for, mixed and in memory; None without it."""
+    if not config.exchange:
+        return None
+    if isinstance(images, Iterator):
+        raise InputError(
+            "'exchange' reads the images once more, and these can be read only once. Pass a list "
+            "or a loader instead, or exchange_images=, some images of its own."
+        )
+    return gather(
+        images,
+        model,
+        count=config.exchange,
+        batch=config.batch,
+        seed=seed,
+        forward=forward,
+        classes_needed=False,
+        progress=lambda done, total: watch("to exchange", done, total),
     )
 
 

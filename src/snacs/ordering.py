@@ -1,7 +1,8 @@
-"""Two stages of score "information": what outputs are worth, and choosing layer after layer."""
+"""Stages that need the network once more: what outputs are worth, choosing in order, exchanging."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 from snacs.config import Config
 from snacs.jobs import Job
 from snacs.network.choosing import sequential_scores
+from snacs.network.exchanging import exchange
 from snacs.network.importance import output_importance
 from snacs.plans import Plan
 from snacs.scores.doubt import doubting
@@ -63,6 +65,30 @@ def in_order(job: Job, plan: Plan) -> Plan:
         forward=job.forward,
         progress=lambda done, total, name: job.watch("choice", done, total, name),
     )
+    return _rescored(job, plan, found, notes)
+
+
+def exchanged(job: Job, plan: Plan) -> Plan:
+    """The same plan, as many connections of every layer, after an exchange of some of them."""
+    if job.lesson is None:
+        raise RuntimeError("There are no images to exchange connections on.")
+    found, notes = exchange(
+        job.model,
+        job.lesson.batches,
+        plan.masks,
+        {part.layer.name: part.scores for part in plan.layers},
+        protected={part.layer.name: part.protected for part in plan.layers},
+        forward=job.forward,
+        progress=lambda done, total, words: job.watch("exchange", done, total, words),
+    )
+    if len(job.lesson) < job.config.exchange:
+        asked = f"{job.config.exchange:,}"
+        notes.append(f"There were {len(job.lesson):,} images to exchange on, not {asked}.")
+    return _rescored(job, plan, found, notes)
+
+
+def _rescored(job: Job, plan: Plan, found: Mapping[str, FloatArray], notes: Sequence[str]) -> Plan:
+    """The same counts by other scores, where there are any."""
     scores = {part.layer.name: found.get(part.layer.name, part.scores) for part in plan.layers}
     masks = select(
         plan.structure,

@@ -89,6 +89,7 @@ def plan(
     preset: str = "default",
     forward: Forward | None = None,
     ignore: Sequence[Ignore] = (),
+    exchange_images: Images | None = None,
     run: Folder | Run | None = None,
     seed: int = 0,
     jobs: int | None = None,
@@ -118,6 +119,9 @@ def plan(
         For networks with several inputs or unusual outputs; returns class scores.
     ignore : names, patterns or module types
         Layers that are not to be pruned.
+    exchange_images : iterable of batches
+        With ``exchange=10_000``: images to exchange kernels on, best augmented as in training; they
+        need no labels. Without them ``images`` are read once more.
     run : folder
         Keeps every stage, so that the same call resumes after an interruption. The same call means
         the same images in the same order: a loader that shuffles anew starts anew.
@@ -136,7 +140,7 @@ def plan(
     with _opened(run) as folder, watching(progress) as watch:
         job = make_job(
             model, images, goal, config, folder, watch,
-            forward=forward, ignore=ignore, seed=seed, jobs=jobs,
+            forward=forward, ignore=ignore, seed=seed, jobs=jobs, exchange_images=exchange_images,
         )  # fmt: skip
         return make_plan(job)
 
@@ -152,6 +156,7 @@ def prune(
     forward: Forward | None = None,
     ignore: Sequence[Ignore] = (),
     bn_images: Images | None = None,
+    exchange_images: Images | None = None,
     train: Any = None,
     recipe: Recipe | str = "short",
     validation: Images | None = None,
@@ -191,7 +196,7 @@ def prune(
     with _opened(run) as folder, watching(progress) as watch:
         job = make_job(
             model, images, goal, config, folder, watch,
-            forward=forward, ignore=ignore, seed=seed, jobs=jobs,
+            forward=forward, ignore=ignore, seed=seed, jobs=jobs, exchange_images=exchange_images,
         )  # fmt: skip
         made = make_plan(job)
         test, bn_images = repeatable(test), repeatable(bn_images)

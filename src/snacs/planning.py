@@ -29,7 +29,7 @@ from snacs.limits import (
 )
 from snacs.network.activations import gather_evidence, load_evidence
 from snacs.network.layers import module_of, weight_of
-from snacs.ordering import chosen_in_order, importance_all, in_order
+from snacs.ordering import chosen_in_order, exchanged, importance_all, in_order
 from snacs.parallel import ordered_map, worker_count
 from snacs.plans import Plan
 from snacs.scores import score
@@ -70,6 +70,8 @@ def make_plan(job: Job) -> Plan:
     plan = decide(job, scores, curves, rows)
     if chosen_in_order(job.config):
         plan = in_order(job, plan)
+    if job.config.exchange:
+        plan = exchanged(job, plan)
     job.run.once(job.place, key, plan.write_into)
     return plan
 

@@ -42,6 +42,7 @@ def repaired_(
             refine=config.refine,
             batchnorm=config.batchnorm,
             logits=config.logits,
+            solved_share=config.way_solved,
             bn_images=bn_images,
             progress=lambda done, total, name: job.watch("repair", done, total, name),
             compared=lambda done, total: job.watch("outputs", done, total),

@@ -228,7 +228,7 @@ def test_weights_and_data_are_found_by_themselves(weights, tmp_path, capsys, mon
 def test_options_of_a_baseline_say_all_that_its_plan_depends_on(name):
     found = method_of(name)
     left = set(found.config.as_dict()) - set(found.options)
-    of_repair = {"repair", "refine", "batchnorm", "logits", "ridge", "doubt"}
+    of_repair = {"repair", "refine", "batchnorm", "logits", "ridge", "doubt", "solved_share"}
     in_order = {"repair", "ridge", "doubt"} if name.startswith("information") else set()
     assert left == of_repair - in_order
     assert not found.config.curves

@@ -25,7 +25,7 @@ SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.stem not in SHARED
 
 def test_there_is_one_for_every_question():
     assert {path.stem for path in SCRIPTS} == {
-        "ablation", "allocation", "coupled", "final", "greedy", "protection", "repair",
+        "ablation", "allocation", "coupled", "exchange", "final", "greedy", "protection", "repair",
         "score", "unrepaired",
     }  # fmt: skip
 

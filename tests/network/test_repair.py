@@ -369,6 +369,23 @@ def test_a_step_that_does_not_help_is_undone():
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
+@KINDS
+def test_part_of_the_way_lies_between_the_masked_network_and_the_solved_one(kind):
+    _, start, structure, _ = pruned(kind)
+    far, some = copy.deepcopy(start), copy.deepcopy(start)
+    common = {"structure": structure, "logits": False}
+    repair_(far, BATCHES, batchnorm=False, **common)
+    report = repair_(some, BATCHES, solved_share=0.75, **common)
+    assert [step.name for step in report.steps] == ["least squares"]  # BatchNorm is part of it
+    reestimate_(start, BATCHES)
+    ends = (start.state_dict(), far.state_dict())
+    for key, value in some.state_dict().items():
+        if value.is_floating_point():
+            wanted = torch.lerp(ends[0][key], ends[1][key], 0.75)
+            # The same arithmetic in another order, in float32.
+            torch.testing.assert_close(value, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_batchnorm_alone():
     dense, model, structure, _ = pruned(Residual, share=0.6)
     # Statistics that are off by far, as after a large cut.
@@ -526,6 +543,8 @@ def test_bad_arguments():
         repair_(dense, BATCHES, structure=structure)
     with pytest.raises(InputError, match="no calibration images"):
         repair_(model, [], structure=structure)
+    with pytest.raises(InputError, match="solved_share"):
+        repair_(model, BATCHES, structure=structure, solved_share=0.0)
     with pytest.raises(InputError, match="ridge"):
         repair_(model, BATCHES, structure=structure, ridge=0.0)
     with pytest.raises(InputError, match="conv1"):

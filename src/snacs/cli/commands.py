@@ -44,7 +44,7 @@ def show_layers(arguments: Arguments) -> None:
 
 
 def make_plan(arguments: Arguments) -> None:
-    inputs = open_inputs(arguments)
+    inputs, chosen = open_inputs(arguments), options(arguments)
     with Run(run_folder(arguments)) as run:
         run.note(arguments=plain(arguments))
         made = plan(
@@ -55,11 +55,12 @@ def make_plan(arguments: Arguments) -> None:
             budget=arguments.budget,
             preset=arguments.preset,
             ignore=arguments.ignore,
+            exchange_images=inputs.exchange_batches(chosen.get("exchange"), seed=arguments.seed),
             run=run,
             seed=arguments.seed,
             jobs=arguments.jobs,
             progress=not arguments.quiet,
-            **options(arguments),
+            **chosen,
         )
         _show_plan(arguments, made)
         _say(arguments, f"The plan is in {run.folder / 'plan'}.")
@@ -67,7 +68,7 @@ def make_plan(arguments: Arguments) -> None:
 
 def prune_network(arguments: Arguments) -> None:
     """``snacs prune``; ``snacs retrain`` is the same with the facts of an earlier run."""
-    inputs = open_inputs(arguments)
+    inputs, chosen = open_inputs(arguments), options(arguments)
     train, recipe = _training(arguments, inputs)
     count = _count(arguments)
     with Run(run_folder(arguments)) as run:
@@ -81,6 +82,7 @@ def prune_network(arguments: Arguments) -> None:
             preset=arguments.preset,
             ignore=arguments.ignore,
             bn_images=inputs.bn_batches(count, seed=arguments.seed),
+            exchange_images=inputs.exchange_batches(chosen.get("exchange"), seed=arguments.seed),
             train=train,
             recipe=recipe,
             test=inputs.test_batches(),
@@ -88,7 +90,7 @@ def prune_network(arguments: Arguments) -> None:
             seed=arguments.seed,
             jobs=arguments.jobs,
             progress=not arguments.quiet,
-            **options(arguments),
+            **chosen,
         )
         facts = result.facts()
         bake_(result.model)

@@ -134,6 +134,7 @@ def material_of(arguments: Arguments, inputs: Inputs) -> Material:
         model=inputs.model.to(device_of(device)),
         calibration=lambda seed: inputs.calibration_batches(count, seed=seed),
         bn=lambda seed: inputs.bn_batches(count, seed=seed),
+        exchange=lambda seed, some: inputs.exchange_batches(some, seed=seed),
         train=lambda seed, batch: (
             inputs.train_batches(batch, seed=seed, count=arguments.train_images).at_epoch
         ),

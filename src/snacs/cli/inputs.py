@@ -47,6 +47,16 @@ class Inputs:
         chosen = self.calibration.balanced(min(count, len(self.calibration)), seed=seed)
         return chosen.batches(MEASURE_BATCH, shuffle=seed, augment=self.augment)
 
+    def exchange_batches(self, count: Any, *, seed: int) -> Batches | None:
+        """Training images to exchange kernels on, augmented where it is known how.
+
+        None where none are asked for (or not with a number, which the options will say).
+        """
+        if not isinstance(count, int) or count < 1:
+            return None
+        chosen = self.train.balanced(min(count, len(self.train)), seed=seed)
+        return chosen.batches(MEASURE_BATCH, shuffle=seed, augment=self.augment)
+
     def test_half(self, half: str, count: int | None = None) -> Batches:
         """Test images to choose on (``dev``), to report on (``report``) or ``all``, at most count.
 

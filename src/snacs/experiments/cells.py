@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from snacs.config import Goal, check_choice
+from snacs.config import Config, Goal, check_choice
 from snacs.errors import InputError
 from snacs.experiments import torch_pruning
 from snacs.experiments.carrying import Carried
@@ -23,8 +23,9 @@ from snacs.experiments.material import Material
 from snacs.experiments.measuring import Measured, measured, outputs_of
 from snacs.experiments.methods import Method, method_of
 from snacs.experiments.sharing import waiting
-from snacs.jobs import Job, digest_of, fingerprint, make_job
+from snacs.jobs import Job, digest_of, fingerprint, lesson_of, make_job
 from snacs.network.batches import tensors_of
+from snacs.network.calibration import Calibration
 from snacs.network.cost import cost
 from snacs.planning import make_plan
 from snacs.plans import Plan
@@ -169,9 +170,16 @@ class Bench:
                 config=method.config,
                 goal=goal,
                 place=f"made/{method.name}-{target:g}",
+                lesson=self._lesson(job, method.config),
             )
             run.once(place, key, make_plan(asked).write_into)
         return Plan.load(run.folder / place)
+
+    def _lesson(self, job: Job, config: Config) -> Calibration | None:
+        """Images to exchange kernels on, where the method does."""
+        images = self.material.exchange(job.seed, config.exchange)
+        images = job.calibration.batches if images is None else images
+        return lesson_of(images, job.model, config, seed=job.seed, watch=self.watch)
 
     def _foreign(self, run: Run, job: Job, method: Method, leader: Plan, target: float) -> Plan:
         """The plan of another program at as many MACs as the leader's."""

@@ -25,6 +25,8 @@ class Material:
         Labelled batches; other seeds draw other images.
     bn : function of the seed
         The same images augmented as in training, or None where no augmentation is known.
+    exchange : function of the seed and a number of images
+        Training images to exchange kernels on, or None: then the calibration images.
     train : function of the seed and the batch size
         Returns a function of the epoch, as ``train_`` takes it.
     test : labelled batches, read several times.
@@ -42,6 +44,7 @@ class Material:
     half: str
     classes: Sequence[int]
     count: int
+    exchange: Callable[[int, int], Iterable[Any] | None] = lambda _seed, _count: None
     ignore: Sequence[Ignore] = ()
     network: str = ""
     data: str = ""

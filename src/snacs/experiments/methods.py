@@ -58,6 +58,7 @@ BASELINE: dict[str, Any] = {
     "coupling": 0.0,
     "silence": True,
     "sequential": True,
+    "exchange": 0,
     "curves": False,
 }
 """All options of a baseline's plan but its score and its allocation. Curves are measured where the

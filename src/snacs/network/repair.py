@@ -82,6 +82,7 @@ def repair_(
     refine: bool = True,
     batchnorm: bool = True,
     logits: bool = True,
+    solved_share: float = 1.0,
     bn_images: Iterable[Any] | None = None,
     progress: Progress | None = None,
     compared: Callable[[int, int], None] | None = None,
@@ -104,6 +105,9 @@ def repair_(
         Gram matrix. Larger is safer with few images.
     least_squares, batchnorm, logits : bool
         The three steps. The last one finishes what least squares began, and is not taken without.
+    solved_share : float
+        How far to go with least squares: below 1, the result lies between the masked network (its
+        BatchNorm measured again) and the solved one, and the BatchNorm step is part of that.
     refine : bool
         Let least squares know what a ReLU cuts off and how filters are read together
         (:mod:`snacs.network.refining`), and solve the final classifier too. False: every filter by
@@ -123,6 +127,8 @@ def repair_(
     """
     if not 0 < ridge < float("inf"):
         raise InputError(f"'ridge' must be a positive number. Got {ridge!r}.")
+    if not 0 < solved_share <= 1:
+        raise InputError(f"'solved_share' must lie in (0, 1]. Got {solved_share!r}.")
     if least_squares and not is_masked(model):
         raise InputError("The network carries no masks. Call apply_ first, then repair_.")
     reference = _reference(model, dense)
@@ -145,6 +151,12 @@ def repair_(
         layers: list[LayerRepair] = []
 
         def solve() -> None:
+            begin = None
+            if solved_share < 1:
+                saved = _snapshot(model)
+                measure()
+                begin = _snapshot(model)
+                _restore_(model, saved)
             found, left = solve_layers_(
                 model,
                 reference,
@@ -157,6 +169,8 @@ def repair_(
             )
             layers.extend(found)
             notes.extend(f"Not repaired: {note}" for note in left)
+            if begin is not None:
+                _draw_back_(model, begin, 1 - solved_share)
 
         def measure() -> None:
             reestimate_(model, batches if bn_images is None else bn_images, forward=forward)
@@ -174,7 +188,7 @@ def repair_(
         current = divergence()
         for name, wanted, act in (
             ("least squares", least_squares, solve),
-            ("batchnorm", batchnorm, measure),
+            ("batchnorm", batchnorm and not (least_squares and solved_share < 1), measure),
             ("logits", last, approach),
         ):
             if wanted:
@@ -248,6 +262,14 @@ def _restore_(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in _tensors(model):
             tensor.copy_(saved[name])
+
+
+def _draw_back_(model: nn.Module, start: Mapping[str, Tensor], share: float) -> None:
+    """Give all weights and statistics ``share`` of what they were at the start."""
+    with torch.no_grad():
+        for name, tensor in _tensors(model):
+            if tensor.is_floating_point():
+                tensor.lerp_(start[name], share)
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
