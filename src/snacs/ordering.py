@@ -84,7 +84,8 @@ def exchanged(job: Job, plan: Plan) -> Plan:
     if len(job.lesson) < job.config.exchange:
         asked = f"{job.config.exchange:,}"
         notes.append(f"There were {len(job.lesson):,} images to exchange on, not {asked}.")
-    return _rescored(job, plan, found, notes)
+    # A threshold was one of the scores from before.
+    return replace(_rescored(job, plan, found, notes), delta=None)
 
 
 def _rescored(job: Job, plan: Plan, found: Mapping[str, FloatArray], notes: Sequence[str]) -> Plan:

@@ -327,6 +327,7 @@ def repair_(
             refine=config.refine,
             batchnorm=config.batchnorm,
             logits=config.logits,
+            solved_share=config.way_solved,
             bn_images=bn_images,
             progress=lambda done, total, name: watch("repair", done, total, name),
             compared=lambda done, total: watch("outputs", done, total),

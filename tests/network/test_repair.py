@@ -370,14 +370,16 @@ def test_a_step_that_does_not_help_is_undone():
 
 
 @KINDS
-def test_part_of_the_way_lies_between_the_masked_network_and_the_solved_one(kind):
+@pytest.mark.parametrize("batchnorm", [True, False])
+def test_part_of_the_way_lies_between_the_masked_network_and_the_solved_one(kind, batchnorm):
     _, start, structure, _ = pruned(kind)
     far, some = copy.deepcopy(start), copy.deepcopy(start)
     common = {"structure": structure, "logits": False}
     repair_(far, BATCHES, batchnorm=False, **common)
-    report = repair_(some, BATCHES, solved_share=0.75, **common)
+    report = repair_(some, BATCHES, solved_share=0.75, batchnorm=batchnorm, **common)
     assert [step.name for step in report.steps] == ["least squares"]  # BatchNorm is part of it
-    reestimate_(start, BATCHES)
+    if batchnorm:
+        reestimate_(start, BATCHES)
     ends = (start.state_dict(), far.state_dict())
     for key, value in some.state_dict().items():
         if value.is_floating_point():

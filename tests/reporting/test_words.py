@@ -60,6 +60,13 @@ def test_other_allocations_are_named(config, word):
     assert word in reasons(plan, part)[0]
 
 
+def test_an_exchange_is_said():
+    plan, part = _one(exchange=100)
+    assert any("exchanging some on many images" in words for words in reasons(plan, part))
+    plan, part = _one()
+    assert not any("exchang" in words for words in reasons(plan, part))
+
+
 def test_dead_filters_are_counted():
     plan, part = _one()
     keep = part.keep.copy()

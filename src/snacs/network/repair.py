@@ -107,7 +107,8 @@ def repair_(
         The three steps. The last one finishes what least squares began, and is not taken without.
     solved_share : float
         How far to go with least squares: below 1, the result lies between the masked network (its
-        BatchNorm measured again) and the solved one, and the BatchNorm step is part of that.
+        BatchNorm measured again) and the solved one, and the BatchNorm step is part of that. For
+        masks that suit the dense weights, such as those of option ``exchange``.
     refine : bool
         Let least squares know what a ReLU cuts off and how filters are read together
         (:mod:`snacs.network.refining`), and solve the final classifier too. False: every filter by
@@ -154,7 +155,8 @@ def repair_(
             begin = None
             if solved_share < 1:
                 saved = _snapshot(model)
-                measure()
+                if batchnorm:
+                    measure()
                 begin = _snapshot(model)
                 _restore_(model, saved)
             found, left = solve_layers_(

@@ -31,6 +31,11 @@ def reasons(plan: Plan, part: LayerPlan) -> list[str]:
     if (part.limit - gone) * part.layer.connections > 1 - 1e-6:
         held = f" (those above {plan.delta:.4g} stay)" if plan.delta is not None else ""
         found.append(f"{gone:.1%} went: fewer connections than the limit allows{held}.")
+    if plan.config.exchange:
+        found.append(
+            "Which ones go was settled by exchanging some on many images, by what they do to the "
+            "outputs: a score is a place in the order of this layer."
+        )
     protected = int(part.protected.sum())
     if protected:
         filters = "filter is" if protected == 1 else "filters are"
