@@ -95,7 +95,8 @@ class Config:
             images their inputs are taken to vary (``snacs.scores.doubt``); 0 believes the images.
         exchange : images on which kernels are then exchanged by the gradient of the divergence from
             the dense outputs (``snacs.network.exchanging``); 0 for not at all. It takes thousands,
-            each looked at once, and as long as training on them. Not with granularity="filter".
+            each looked at once, and as long and as much memory as training on them in batches of
+            ``batch``. Not with granularity="filter".
     Limits (``snacs.limits``)
         allocation : svm, uniform, global (one score threshold), tempered (between these two) or
             manual.
