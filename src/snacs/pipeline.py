@@ -302,7 +302,8 @@ def repair_(
     No labels, no training: every layer is made to return what the dense network returns; one
     backward pass tells how its filters are read together, one per class how the logits depend on
     the scales and shifts of BatchNorm, which are solved last. The dense weights are still there
-    under the masks; after training, pass ``dense=``.
+    under the masks; after training, pass ``dense=``. After a plan with ``exchange=`` pass
+    ``solved_share=0.5``, as :func:`prune` does by itself.
     """
     config = Config.preset("default", **options)
     with watching(progress) as watch:
