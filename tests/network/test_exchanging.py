@@ -67,9 +67,9 @@ def test_a_gate_keeps_its_count_whatever_moves(seed, rows, columns, data):
     rng = np.random.default_rng(seed)
     kept = data.draw(st.integers(1, rows * columns))
     scores = rng.random((rows, columns))
-    gate = Gate(scores, kept=kept)
-    best = np.sort(scores.ravel())[-kept]
-    np.testing.assert_array_equal(gate.keep, scores >= best)
+    best = scores >= np.sort(scores.ravel())[-kept]
+    gate = Gate(scores, best)
+    np.testing.assert_array_equal(gate.keep, best)
     with torch.no_grad():
         gate.place += torch.from_numpy(rng.normal(size=(rows, columns))).float()
     assert gate.keep.sum() == kept
@@ -78,7 +78,7 @@ def test_a_gate_keeps_its_count_whatever_moves(seed, rows, columns, data):
 
 
 def test_gradients_reach_what_is_cut_as_if_it_were_kept():
-    gate = Gate(np.array([[2.0, 1.0]]), kept=1)
+    gate = Gate(np.array([[2.0, 1.0]]), np.array([[True, False]]))
     weight = torch.tensor([[3.0, 5.0]])
     (gate(weight) * torch.tensor([[1.0, 10.0]])).sum().backward()
     # d/dgate of Σ c·w·gate is c·w, for the cut one too.
@@ -115,20 +115,37 @@ def test_outputs_of_the_whole_network_come_closer():
             reestimate_(pruned, _images(4, seed=5))
             return sum(float((pruned(x) - model(x)).square().mean()) for x, _ in _images(4, seed=6))
 
-    # 0.6 of it on this random network; the margin is for other machines.
+    # 0.74 of it on this random network; the margin is for other machines.
     assert distance(_masks(found, masks)) < 0.85 * distance(masks)
 
 
-def test_protected_filters_and_counts_hold():
-    masks, scores = _start()
-    rows = np.array([True] + [False] * 7)
-    masks["conv"][0], masks["conv"][1] = True, False
-    found, _ = exchange(_network(), _images(40), masks, scores, protected={"conv": rows})
-    kept = _masks(found, masks)
-    assert kept["conv"][0].all()
-    for name, mask in masks.items():
-        assert kept[name].sum() == mask.sum()
-        assert (found[name] >= 0).all()
+def test_what_comes_back_takes_no_place_of_protected_filters():
+    """As above, but all of filter 0 stays: scored lowest, its inputs would be the first to go."""
+    model = nn.Sequential(nn.Linear(8, 4, bias=False))
+    needed, useless = np.eye(4, 8, k=4, dtype=bool), np.eye(4, 8, dtype=bool)
+    with torch.no_grad():
+        model[0].weight.copy_(2.0 * torch.from_numpy(needed))
+    first = np.arange(4) == 0
+    masks, scores = {"0": useless | first[:, None]}, {"0": 2.0 * useless + needed}
+    scores["0"][0] = 0.0
+    torch.manual_seed(0)
+    batches = [torch.randn(50, 8) for _ in range(300)]
+    found, notes = exchange(model, batches, masks, scores, protected={"0": first})
+    assert notes == ["3 of 11 kept connections are others after 300 batches."]
+    rest = found["0"][1:]
+    assert rest[needed[1:]].min() > rest[useless[1:]].max()
+    assert found["0"].min() == 0
+
+
+def test_a_gate_never_closes_on_a_protected_filter():
+    scores = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    keep = np.array([[True, True], [False, False], [False, True]])
+    gate = Gate(scores, keep, np.array([True, False, False]))
+    np.testing.assert_array_equal(gate.keep, keep)  # whatever the scores say
+    with torch.no_grad():
+        gate.place[0] -= 100.0
+        gate.place[1, 0] += 100.0
+    assert gate.keep.tolist() == [[True, True], [True, False], [False, False]]
 
 
 def test_the_network_is_left_as_it_was_and_the_same_call_gives_the_same():

@@ -21,10 +21,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from snacs.errors import InputError, ModelError, RunFolderError
 from snacs.network import masking
+from snacs.network.between import drawn_back_, floating
 from snacs.network.cost import accuracy
 from snacs.training.loop import train_
 from snacs.training.recipes import Recipe
-from snacs.training.start import drawn_back_, floating
 
 RECIPE = Recipe(epochs=3, learning_rate=0.05, warmup=0.5, weight_decay=1e-3, nesterov=True)
 

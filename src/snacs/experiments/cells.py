@@ -178,8 +178,7 @@ class Bench:
     def _lesson(self, job: Job, config: Config) -> Calibration | None:
         """Images to exchange kernels on, where the method does."""
         images = self.material.exchange(job.seed, config.exchange)
-        images = job.calibration.batches if images is None else images
-        return lesson_of(images, job.model, config, seed=job.seed, watch=self.watch)
+        return lesson_of(images or (), job.model, config, seed=job.seed, watch=self.watch)
 
     def _foreign(self, run: Run, job: Job, method: Method, leader: Plan, target: float) -> Plan:
         """The plan of another program at as many MACs as the leader's."""

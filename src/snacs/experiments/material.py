@@ -26,7 +26,7 @@ class Material:
     bn : function of the seed
         The same images augmented as in training, or None where no augmentation is known.
     exchange : function of the seed and a number of images
-        Training images to exchange kernels on, or None: then the calibration images.
+        Training images to exchange kernels on; None for none.
     train : function of the seed and the batch size
         Returns a function of the epoch, as ``train_`` takes it.
     test : labelled batches, read several times.
@@ -44,7 +44,7 @@ class Material:
     half: str
     classes: Sequence[int]
     count: int
-    exchange: Callable[[int, int], Iterable[Any] | None] = lambda _seed, _count: None
+    exchange: Callable[[int, int], Iterable[Any] | None]
     ignore: Sequence[Ignore] = ()
     network: str = ""
     data: str = ""

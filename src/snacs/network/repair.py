@@ -31,6 +31,7 @@ from snacs.network.batches import (
     size_of,
 )
 from snacs.network.batchnorm import reestimate_
+from snacs.network.between import drawn_back_, floating
 from snacs.network.holding import collect, fit
 from snacs.network.logits import approach_
 from snacs.network.logits import why_not as unable
@@ -157,7 +158,7 @@ def repair_(
                 saved = _snapshot(model)
                 if batchnorm:
                     measure()
-                begin = _snapshot(model)
+                begin = floating(model)
                 _restore_(model, saved)
             found, left = solve_layers_(
                 model,
@@ -172,7 +173,7 @@ def repair_(
             layers.extend(found)
             notes.extend(f"Not repaired: {note}" for note in left)
             if begin is not None:
-                _draw_back_(model, begin, 1 - solved_share)
+                drawn_back_(model, begin, 1 - solved_share)
 
         def measure() -> None:
             reestimate_(model, batches if bn_images is None else bn_images, forward=forward)
@@ -264,14 +265,6 @@ def _restore_(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in _tensors(model):
             tensor.copy_(saved[name])
-
-
-def _draw_back_(model: nn.Module, start: Mapping[str, Tensor], share: float) -> None:
-    """Give all weights and statistics ``share`` of what they were at the start."""
-    with torch.no_grad():
-        for name, tensor in _tensors(model):
-            if tensor.is_floating_point():
-                tensor.lerp_(start[name], share)
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
